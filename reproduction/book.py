@@ -63,13 +63,25 @@ class Result:
 
 @dataclass(frozen=True)
 class Finding:
-    """One statement of the paper: its figure, ours, how many runs ours is of, and whether they agree."""
+    """One statement of the paper: its figure, ours, how many runs ours is of, and whether they agree.
+
+    Attributes:
+        note: What else a reader of the verdict must know.
+        direction: Of "A is better than B": whether that holds here, whatever its size; empty for other statements.
+        last_ten: Our figure by the mean of the last ten epochs, where the verdict also asks it.
+    """
 
     result: str
     paper: str
     ours: str
     runs: str
     verdict: str
+    note: str = ""
+    direction: str = ""
+    last_ten: str = ""
+
+
+Findings = Sequence[Sequence[Finding]]  # rows of the summary, with one finding or several
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ class Book:
     experiments: Mapping[str, Experiment]
     results: Mapping[str, Result]
     claims: Mapping[str, Claim]
-    findings: Callable[[Book, Ledger], list[Finding]] = lambda book, ledger: []
+    findings: Callable[[Book, Ledger], Findings] = lambda book, ledger: []
 
     def look_up(self, name: str) -> tuple[list[Result], list[Experiment]]:
         """What a name stands for: everything, a result with its experiments, or a single experiment.

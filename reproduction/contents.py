@@ -6,8 +6,8 @@ from reproduction import figures, ghost_sections, readings, sections
 from reproduction.beyond import DROPCONNECT, GHOST_TIMES, OUR_TEACHER, TOP_K
 from reproduction.book import Book, Result
 from reproduction.claims import CLAIMS, MNIST_GHOSTS
+from reproduction.findings import findings
 from reproduction.plan import ARMS, EXPERIMENTS, TABLE2, TABLE3
-from reproduction.verdicts import findings
 
 MNIST_TITLE = "Four networks on MNIST"
 TABLE1 = {rate: tuple(name for _, name in rows) for rate, rows in sections.TABLE1.items()}

@@ -38,17 +38,22 @@ REBUILT_PER_CLASS = 2
 
 
 def curves_section(page: Page) -> str:
-    """The figure beside table 1: mean test error over the epochs of the four networks, constant rate."""
+    """The figure beside table 1: mean test error over the epochs of the four networks, constant rate.
+
+    Runs that learned nothing are left out: one of them would hide what the others do.
+    """
     histories, lines = {}, []
     for title, name in TABLE1["constant"]:
         records = page.records(name)
         if not records:
             lines.append(f"- {title}: {page.missing(name)}")
             continue
-        mean = np.mean([record.errors for record in records], axis=0)
-        label = f"{title}, mean of {len(records)} run{'s' if len(records) > 1 else ''}"
+        learned = [record for record in records if record.learned] or records
+        mean = np.mean([record.errors for record in learned], axis=0)
+        label = f"{title}, mean of {len(learned)} run{'s' if len(learned) > 1 else ''}"
         histories[label] = [{"epoch": i, "test_error": float(error) / 100} for i, error in enumerate(mean, start=1)]
-        lines.append(f"- {label}")
+        idle = len(records) - len(learned)
+        lines.append(f"- {label}" + f"; {idle} of {len(records)}, left out, learned nothing" * bool(idle))
     if not histories:
         return "\n".join(["There are no runs to draw yet.", "", *lines, ""])
     draw_curves(histories, page.folder / CURVES_FILE)
@@ -199,7 +204,10 @@ def components_section(page: Page) -> str:
         f"{facts['spread']:.4f}, so that {EXPECTED_WITHIN} % lie within ± 2m/√n. Over all components of the true "
         "class's capsules:\n\n"
     )
-    return note + "\n".join(tables) + "\n" + picture_section(page)
+    shown = (
+        "The picture shows the training images of one class, without shifts; the test images are only in the table.\n"
+    )
+    return note + "\n".join(tables) + "\n" + picture_section(page) + "\n" + shown
 
 
 def draw_picture(result: Result, drawing: Drawing, ledger: Ledger, folder: Path, report: Callable[[str], None]) -> None:

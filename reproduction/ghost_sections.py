@@ -96,11 +96,11 @@ def value_cell(value: object) -> str:
 
 
 def epochs_table(analyses: dict[str, Facts]) -> str:
-    """The counts by epoch, for experiments whose ghosts were read during training; empty if there are none.
+    """The counts at earlier epochs, for experiments whose ghosts were read during training; empty if there are none.
 
     A longer training may repeat a shorter one: the same counts stand there once.
     """
-    rows, shown = [], set()
+    rows, shown = [], {tuple(facts["by_epoch"][-1]) for facts in analyses.values()}
     for name, facts in analyses.items():
         for epoch, agreed, doubtful in facts["by_epoch"] if len(facts["by_epoch"]) > 1 else ():
             if (epoch, agreed, doubtful) not in shown:
@@ -161,7 +161,7 @@ def doubtful_list(page: Page, name: str, facts: Facts) -> str:
     writer.writerow(("index in the training set", "label", "ghost class", "hits", "mean distance"))
     writer.writerows(facts["doubtful"])
     write_text(page.folder / file, text.getvalue())
-    return f"[All {len(facts['doubtful']):,} doubtful images]({file.as_posix()}), with labels, ghost classes and hits."
+    return f"[All doubtful images]({file.as_posix()}), with labels, ghost classes and hits."
 
 
 def drawn_line(facts: Facts) -> str:

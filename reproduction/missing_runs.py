@@ -23,7 +23,7 @@ from reproduction.experiments import Experiment, Length, PlannedRun
 from reproduction.figures import FOLDER, draw_picture
 from reproduction.ghosts import analyse_ghosts, redraw_doubtful
 from reproduction.ledger import Ledger
-from reproduction.provenance import LABORATORY, code_version, is_uncommitted
+from reproduction.provenance import LABORATORY, code_version, is_held
 from reproduction.records import RunRecord, diverged_runs, full_runs, ghost_analysis
 from reproduction.runner import Runner
 
@@ -72,15 +72,16 @@ def reproduce(
         report: Called with each message.
 
     Raises:
-        HitNetError: A name is unknown, a number is not above 0, a run cannot be counted, or the sources were changed
-            since the last commit.
+        HitNetError: A name is unknown, a number is not above 0, a run cannot be counted, or no commit holds the
+            sources.
     """
     check_positive(runs=runs, epochs=epochs, limit=limit, budget=budget, side_by_side=side_by_side)
     own = ledger.path.resolve() == OWN_LEDGER
-    if own and not uncommitted and is_uncommitted(code_version()):
+    if own and not uncommitted and not is_held(code_version()):
         raise HitNetError(
-            "The sources were changed since the last commit, so nobody could repeat these runs. Commit first, use a "
-            "`ledger` of your own, or record them all the same with `uncommitted`."
+            f"No commit that git finds here holds these sources ({code_version()}), so nobody could repeat these runs. "
+            "Commit first. On a machine without git, use a `ledger` of your own and copy the run folders to a machine "
+            "with git, where the same command records them. Or record them all the same with `uncommitted`."
         )
     remove_litter(Path(folder) / FOLDER, shared=True)
     end = None if budget is None else clock() + 60 * budget

@@ -43,6 +43,7 @@ def write_page(book: Book, ledger: Ledger, folder: str | Path) -> Path:
     place = Path(folder)
     head = HEAD.format(ledger=shown_path(ledger.path), precision=precision_line(book, ledger))
     parts = [head, overview_table(book, ledger)]
+    parts += [part for part in (comparisons_section(book, ledger),) if part]
     parts += [section(Page(book, ledger, place, result)) for result in book.results.values()]
     parts += [part for part in (diverged_section(book, ledger), short_section(book, ledger)) if part]
     write_text(place / PAGE, "\n".join(parts))
@@ -89,6 +90,21 @@ def overview_table(book: Book, ledger: Ledger) -> str:
     note = "" if runs else "**The ledger is empty: no run has been made yet.**\n\n"
     columns = ("result", "what it is", "in the paper", "runs in the paper", "runs here, of plan", "left of plan, H200")
     return note + table(columns, rows)
+
+
+def comparisons_section(book: Book, ledger: Ledger) -> str:
+    """What the summary says of A against B, by the last epoch and by the last ten; empty without such statements."""
+    found = [finding for row in book.findings(book, ledger) for finding in row if finding.direction]
+    if not found:
+        return ""
+    rows = [[each.result, each.paper, each.ours, each.last_ten, each.verdict, each.direction] for each in found]
+    header = ("A is better than B", "paper", "last epoch", "mean of the last ten epochs", "size", "direction")
+    return (
+        "## comparisons\nThe [summary](README.md)'s differences between networks, in percentage points, with 95 % "
+        "intervals. Runs that learned nothing are left out of the figures shown, and count in size and direction. "
+        "Both must follow from the last epoch and from the last ten; else they are undecided and open.\n\n"
+        + table(header, rows)
+    )
 
 
 def section(page: Page) -> str:

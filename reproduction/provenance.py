@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -18,9 +18,10 @@ from hitnet.runtime import check_schema, read_json, write_json
 
 ORIGIN_FILE = "origin.json"  # in a run folder
 ORIGIN = [{"device": str, "torch": str, "code": str}]
+# Sources of old runs that no commit holds, as `--check-sources` finds them.
+UNHELD = ("dcad48aec78e", "535fc52e37fc", "140cec21f5e5", "93309301808b")
 LABORATORY = Path(__file__).resolve().parent
 PACKAGE, WATCHED = "src/hitnet", ("src/hitnet/*.py", "reproduction/*.py", ":!reproduction/tests")
-UNCOMMITTED = re.compile(r"\+(?=$|,| sources)")  # after a commit or a checksum of sources
 
 
 def note_origin(folder: Path, device: str) -> None:
@@ -72,9 +73,12 @@ def code_version() -> str:
     return f"{hitnet.__version__} {commit}" + (f" sources {source_checksum()}+" if changes else "")
 
 
-def is_uncommitted(code: str) -> bool:
-    """Whether a version says that no commit held the sources when the run was made."""
-    return UNCOMMITTED.search(code) is not None
+def is_held(code: str) -> bool:
+    """Whether it can be shown here that commits of this repository hold the sources of a version."""
+    try:
+        return not unheld_sources([code])
+    except HitNetError:
+        return False
 
 
 def run_git(root: Path, *arguments: str) -> str:
@@ -116,38 +120,52 @@ def unheld_sources(codes: Iterable[str]) -> list[str]:
     try:
         if root is None:
             raise FileNotFoundError
-        commits = run_git(root, "rev-list", "--all").split()
+        commits = frozenset(commit[:12] for commit in run_git(root, "rev-list", "--all").split())
     except (OSError, subprocess.SubprocessError) as error:
         raise HitNetError("The sources' history cannot be read: this needs git and the repository itself.") from error
-    known = {commit[:12] for commit in commits}
-    wanted = [code for code in dict.fromkeys(codes) if not all(_is_held(part, known) for part in code.split(", then "))]
-    if wanted:
-        known |= _checksums_of_commits(root)
-    return [code for code in wanted if not all(_is_held(part, known) for part in code.split(", then "))]
+    wanted = [code for code in dict.fromkeys(codes) if not _are_held(code, commits)]
+    return [code for code in wanted if not _are_held(code, commits | _checksums_of_commits(root, commits))]
 
 
-def _is_held(part: str, known: set[str]) -> bool:
-    """Whether a version's sources are known: by their checksum if it has one, else by its commit."""
-    checksum = re.search(r" sources ([0-9a-f]{12})", part)
-    return (checksum[1] if checksum else part.split(" ")[-1]) in known
+def _are_held(code: str, known: frozenset[str]) -> bool:
+    """Whether all sources of a version are known: by their checksum if they have one, else by their commit."""
+    parts = code.split(", then ")
+    checksums = [re.search(r" sources ([0-9a-f]{12})", part) for part in parts]
+    return all(
+        (found[1] if found else part.split(" ")[-1]) in known for part, found in zip(parts, checksums, strict=True)
+    )
 
 
-def _checksums_of_commits(root: Path) -> set[str]:
+@cache
+def _checksums_of_commits(root: Path, commits: frozenset[str]) -> frozenset[str]:
     """The checksums of the sources at each commit: of the package, and of package and laboratory."""
-
-    @cache
-    def content(blob: str) -> bytes:
-        return subprocess.run(
-            ["git", "-C", str(root), "cat-file", "blob", blob], capture_output=True, check=True, timeout=60
-        ).stdout
-
-    checksums: set[str] = set()
+    trees: list[dict[str, str]] = []  # by path, the blob of each Python file
     for commit in run_git(root, "rev-list", "--all", "--", PACKAGE, "reproduction").split():
         rows = run_git(root, "ls-tree", "-r", commit, "--", PACKAGE, "reproduction").splitlines()
-        blobs = {line.split("\t")[1]: line.split()[2] for line in rows if line.endswith(".py")}
-        package = {
-            path.removeprefix(f"{PACKAGE}/"): content(blob) for path, blob in blobs.items() if path.startswith(PACKAGE)
-        }
-        laboratory = {Path(path).name: content(blob) for path, blob in blobs.items() if path.count("/") == 1}
+        trees.append({line.split("\t")[1]: line.split()[2] for line in rows if line.endswith(".py")})
+    contents = _read_blobs(root, sorted({blob for tree in trees for blob in tree.values()}))
+    checksums: set[str] = set()
+    for tree in trees:
+        files = {path: contents[blob] for path, blob in tree.items()}
+        package = {path.removeprefix(f"{PACKAGE}/"): file for path, file in files.items() if path.startswith(PACKAGE)}
+        laboratory = {Path(path).name: file for path, file in files.items() if path.count("/") == 1}
         checksums |= {digest_of(package, {}), digest_of(package, laboratory)}
-    return checksums
+    return frozenset(checksums)
+
+
+def _read_blobs(root: Path, blobs: Sequence[str]) -> dict[str, bytes]:
+    """The contents of files in the repository's history, by their names there; one call of git for all of them."""
+    process = subprocess.run(
+        ["git", "-C", str(root), "cat-file", "--batch"],
+        input="".join(f"{blob}\n" for blob in blobs).encode(),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    output, contents, place = process.stdout, {}, 0
+    for blob in blobs:  # each has a line "name kind size" before it, and a line's end after it
+        start = output.index(b"\n", place) + 1
+        place = start + int(output[place:start].split()[-1])
+        contents[blob] = output[start:place]
+        place += 1
+    return contents

@@ -19,6 +19,7 @@ from reproduction.experiments import Experiment
 from reproduction.ledger import ANALYSIS, DIVERGED, RUN, SHORT, Entry, Ledger
 
 AVERAGED_EPOCHS = 10
+LEARNED_NOTHING = 80.0  # % wrong; the same answer for all images of ten classes is wrong for about 90 %
 HISTORY = [{"epoch": int, "test_error": float, "seconds": float, "beside": int, "images_per_second": float, str: float}]
 DIVERGED_FACTS = {"why": str, "recipe": {str: ANYTHING}, "model_options": {str: ANYTHING}}
 
@@ -74,6 +75,11 @@ class RunRecord:
     def error(self) -> float:
         """Percent of the test images, at the end of training."""
         return 100 * self.final_wrong / self.final_tested
+
+    @property
+    def learned(self) -> bool:
+        """Whether it does better than giving always the same answer."""
+        return self.error < LEARNED_NOTHING
 
     @property
     def errors(self) -> list[float]:

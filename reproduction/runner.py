@@ -23,7 +23,7 @@ from reproduction.cost import Costs, device_name
 from reproduction.experiments import Experiment, Length, PlannedRun, network_options
 from reproduction.ghosts import reading_path, save_reading
 from reproduction.ledger import DIVERGED, SHORT, Entry, Ledger
-from reproduction.provenance import is_uncommitted, read_origin, today
+from reproduction.provenance import is_held, read_origin, today
 from reproduction.records import RunRecord, diverged_runs, full_runs, history_facts, why_not_full
 
 Tell = Callable[[PlannedRun, RunRecord | str], None]
@@ -203,10 +203,10 @@ class Runner:
         reason = why_not_full(record, job.experiment)
         if kind != SHORT and reason is not None:
             raise HitNetError(f"The run of {name} with seed {job.seed} cannot be counted: {reason}.")
-        if is_uncommitted(record.code) and self.uncommitted is False:
+        if self.uncommitted is False and not is_held(record.code):
             raise HitNetError(
                 f"The run of {name} with seed {job.seed} was made from sources that no commit holds ({record.code}). "
-                "Make it again from a commit, or record it with `uncommitted`."
+                "Commit them, make it again from a commit, or record it with `uncommitted`."
             )
         self.ledger.add_if_new(Entry(kind, name, seeds, record.to_facts(), label))
         if kind != SHORT and any(job.seed in seeds for seeds in job.experiment.committee_seeds):
@@ -246,7 +246,7 @@ class Runner:
             weights=weights_fingerprint(run.model),
             teacher=None if config.augment_from is None else config.augment_from["weights"],
             model_options=network_options(config.model),
-            uncommitted=bool(self.uncommitted) and is_uncommitted(facts["code"]),
+            uncommitted=bool(self.uncommitted) and not is_held(facts["code"]),
             **facts,
         )
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from toy_book import add, table_row
+from toy_book import add, record, table_row
 
 from hitnet import Network
-from reproduction import PAPER, reproduce
+from reproduction import PAPER, figures, reproduce
 from reproduction.figures import (
     components_section,
     draw_components,
@@ -56,6 +56,17 @@ def test_the_components_of_capsules(section, ledger):
     ledger.add(Entry(PICTURE, "mnist-hitnet-shared", (0,), facts, "components"))
     text = section("components")
     assert table_row(text.split("test images")[1], "0")[1:] == ["980", "0.500", "0.0300", "95.1"]
+
+
+def test_runs_that_learned_nothing_are_left_out_of_the_curves(section, ledger, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(figures, "draw_curves", lambda histories, file: drawn.update(histories))
+    n2 = PAPER.experiments["mnist-n2-shared"]
+    for seed, wrong in enumerate((60, 8865, 80)):
+        add(ledger, n2, seed, record(n2, [wrong] * n2.epochs))
+    assert "- CapsNet-like (N2), mean of 2 runs; 1 of 3, left out, learned nothing\n" in section("curves")
+    (history,) = drawn.values()
+    assert [row["test_error"] for row in history] == pytest.approx([0.007] * n2.epochs)
 
 
 def test_the_networks_sizes_are_its_own(section, tmp_path):

@@ -232,7 +232,7 @@ def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     nines = ["**9**", "·", "·", "·", "0 (1)", "1 (13)", "·", "·", "0 (1)", "·", "·", "1 (15)"]
     assert table_row(text, "**9**") == nines
     assert table_row(text, "**Total**")[-1] == "2 (71)"
-    assert "[All 2 doubtful images](lists/mnist-ghosts-shared-doubtful.csv)" in text
+    assert "[All doubtful images](lists/mnist-ghosts-shared-doubtful.csv)" in text
     assert (tmp_path / "pages/lists/mnist-ghosts-shared-doubtful.csv").read_text().splitlines() == [
         "index in the training set,label,ghost class,hits,mean distance",
         "7,3,5,12,0.05",
@@ -244,7 +244,7 @@ def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     text = section("ghosts-mnist")
     assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2"]
     assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
-    assert table_row(text, "mnist-ghosts-shared-250, 250")[1:] == ["15,000 (25 %)", "2"]
+    assert "| mnist-ghosts-shared-250, 250 |" not in text  # the counts of the end stand above
 
 
 def test_the_section_says_which_runs_the_analysis_waits_for(page, book, ledger):

@@ -9,7 +9,7 @@ import pytest
 import hitnet
 from hitnet import HitNetError
 from reproduction import Ledger, missing_runs, provenance, reproduce
-from reproduction.provenance import code_version, digest_of, is_uncommitted, unheld_sources
+from reproduction.provenance import code_version, digest_of, is_held, unheld_sources
 from reproduction.records import full_runs
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
@@ -38,14 +38,14 @@ def test_code_without_a_commit_is_named_by_its_sources(monkeypatch):
     monkeypatch.setattr(provenance, "source_root", lambda: None)
     assert re.fullmatch(rf"{re.escape(hitnet.__version__)} sources [0-9a-f]{{12}}", code_version())
     assert code_version() == code_version()
-    assert not is_uncommitted(code_version())
+    assert not is_held(code_version())  # nothing shows that a commit holds them
 
 
 def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(repository):
     module, ledger, _ = repository
     version = code_version()
     assert re.fullmatch(rf"{re.escape(hitnet.__version__)} [0-9a-f]{{12}}", version)
-    assert not is_uncommitted(version)
+    assert is_held(version)
     ledger.write_text("a\nb\n")
     assert code_version() == version
     test = ledger.parent / "tests/test_x.py"
@@ -54,21 +54,7 @@ def test_the_code_is_told_by_its_commit_whatever_the_ledger_gains(repository):
     assert code_version() == version
     module.write_text("2\n")
     assert re.fullmatch(rf"{re.escape(version)} sources [0-9a-f]{{12}}\+", code_version())
-    assert is_uncommitted(code_version())
-
-
-@pytest.mark.parametrize(
-    ("code", "uncommitted"),
-    [
-        ("0.1.0 6eb654f56ca5", False),
-        ("0.1.0 sources 93309301808b", False),
-        ("0.1.0 a59a5d34b639+ sources e50db33d2c0c", True),  # as old lines have it
-        ("0.1.0 a59a5d34b639 sources e50db33d2c0c+", True),
-        ("0.1.0 a59a5d34b639 sources e50db33d2c0c+, then 0.1.0 6eb654f56ca5", True),
-    ],
-)
-def test_a_version_says_whether_a_commit_held_the_sources(code, uncommitted):
-    assert is_uncommitted(code) == uncommitted
+    assert not is_held(code_version())
 
 
 def test_sources_that_a_commit_holds_are_found(repository):
@@ -79,6 +65,7 @@ def test_sources_that_a_commit_holds_are_found(repository):
     package, laboratory = {"module.py": b"1\n"}, {"cell.py": b"3\n"}
     held = [first, code_version(), f"0.1.0 sources {digest_of(package, {})}"]
     held += [f"0.1.0 000000000000 sources {digest_of(package, laboratory)}+", f"{first}, then {held[1]}"]
+    held.append(f"0.1.0 000000000000+ sources {digest_of(package, laboratory)}")  # as old lines have it
     unheld = ["0.1.0 000000000000", "0.1.0 sources 111111111111", f"{first}, then 0.1.0 sources 111111111111"]
     unheld.append(f"{first} sources 222222222222+")
     assert unheld_sources([*held, *unheld]) == unheld
@@ -95,27 +82,52 @@ def test_the_order_of_files_is_that_of_paths():
     assert digest_of({"a.py": b"1"}, {}) != digest_of({}, {"a.py": b"1"})
 
 
-def test_the_own_ledger_gets_no_run_from_uncommitted_sources_unless_asked(book, tmp_path, monkeypatch):
-    own = tmp_path / "own.jsonl"
-    monkeypatch.setattr(missing_runs, "OWN_LEDGER", own.resolve())
-    dirty = "0.1.0 a59a5d34b639 sources e50db33d2c0c+"
-    for module in (missing_runs, provenance):
-        monkeypatch.setattr(module, "code_version", lambda: dirty)
-    options = {"book": book, "folder": tmp_path / "pages", "runs": 1, "device": "cpu"}
-    with pytest.raises(HitNetError, match=r"changed .*`uncommitted`"):
-        reproduce("toy", ledger=Ledger(own), runs_dir=tmp_path / "runs", **options)
+@pytest.fixture
+def own_ledger(tmp_path, monkeypatch):
+    """The path of a ledger that counts as the repository's own."""
+    monkeypatch.setattr(missing_runs, "OWN_LEDGER", (tmp_path / "own.jsonl").resolve())
+    return tmp_path / "own.jsonl"
+
+
+@pytest.fixture
+def run_toy(book, tmp_path):
+    """Make a run of the toy experiment, if there is none yet, and give its record in a ledger."""
+
+    def call(path, **options):
+        folders = {"folder": tmp_path / "pages", "runs_dir": tmp_path / "runs"}
+        reproduce("toy", book=book, ledger=Ledger(path), runs=1, device="cpu", **folders, **options)
+        return full_runs(Ledger(path), book.experiments["toy"])[0]
+
+    return call
+
+
+def test_the_own_ledger_gets_no_run_from_uncommitted_sources_unless_asked(run_toy, tmp_path, own_ledger, repository):
+    module, _, _ = repository
+    module.write_text("2\n")
+    with pytest.raises(HitNetError, match=r"No commit .*`uncommitted`"):
+        run_toy(own_ledger)
     assert not (tmp_path / "runs").exists()
-    other = Ledger(tmp_path / "other.jsonl")
-    reproduce("toy", ledger=other, runs_dir=tmp_path / "runs", **options)  # a ledger of one's own takes it
-    run = full_runs(other, book.experiments["toy"])[0]
-    assert (run.code, run.uncommitted) == (dirty, False)
+    run = run_toy(tmp_path / "other.jsonl")  # a ledger of one's own takes it
+    assert run.code.endswith("+")
+    assert not run.uncommitted
     # The run is there already; now from a clean commit, it is still refused.
-    monkeypatch.setattr(missing_runs, "code_version", lambda: "0.1.0 a59a5d34b639")
+    module.write_text("1\n")
     with pytest.raises(HitNetError, match="sources that no commit"):
-        reproduce("toy", ledger=Ledger(own), runs_dir=tmp_path / "runs", **options)
-    asked = Ledger(own)
-    reproduce("toy", ledger=asked, runs_dir=tmp_path / "runs", uncommitted=True, **options)
-    assert full_runs(asked, book.experiments["toy"])[0].uncommitted
+        run_toy(own_ledger)
+    assert run_toy(own_ledger, uncommitted=True).uncommitted
+
+
+def test_a_run_without_git_is_recorded_where_git_finds_its_sources(
+    run_toy, tmp_path, own_ledger, repository, monkeypatch
+):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(provenance, "source_root", lambda: None)
+        elsewhere.setattr(provenance, "source_checksum", lambda: digest_of({"module.py": b"1\n"}, {}))
+        with pytest.raises(HitNetError, match="without git"):
+            run_toy(own_ledger)
+        made = run_toy(tmp_path / "other.jsonl")
+    assert re.fullmatch(r"\S+ sources [0-9a-f]{12}", made.code)
+    assert run_toy(own_ledger).code == made.code
 
 
 def test_the_command_lists_lines_whose_sources_no_commit_holds(command, tmp_path, repository, book):

@@ -1,15 +1,18 @@
 """Verdicts: the rule itself, and the findings of the paper from a ledger."""
 
+import json
 import math
 
 import pytest
 from scipy import stats
-from toy_book import add, record
+from toy_book import add, record, table_row
 
-from reproduction import PAPER, write_summary
+from reproduction import PAPER, provenance, summary, write_page, write_summary
+from reproduction.book import Finding
+from reproduction.findings import findings, speed_ratios
 from reproduction.ledger import ANALYSIS, Entry
 from reproduction.measures import Difference
-from reproduction.verdicts import AGREES, DIFFERS, MARGINS, UNDECIDED, findings, verdict
+from reproduction.verdicts import AGREES, DIFFERS, HOLDS, MARGINS, OPEN, REVERSED, UNDECIDED, verdict
 
 
 @pytest.mark.parametrize(
@@ -43,15 +46,21 @@ def fill(ledger, name, wrong):
         add(ledger, experiment, seed, record(experiment, errors))
 
 
+def all_findings(ledger):
+    return [finding for row in findings(PAPER, ledger) for finding in row]
+
+
 def found(ledger, start):
-    (row,) = [row for row in findings(PAPER, ledger) if row.result.startswith(start)]
-    return row
+    (finding,) = [finding for finding in all_findings(ledger) if finding.result.startswith(start)]
+    return finding
 
 
 def test_an_empty_ledger_decides_nothing(ledger):
-    rows = findings(PAPER, ledger)
+    rows = all_findings(ledger)
     assert {row.verdict for row in rows} == {UNDECIDED}
+    assert {row.direction for row in rows} == {"", OPEN}
     assert len({row.result for row in rows}) == len(rows) >= 16
+    assert "without" not in "".join(row.ours for row in rows)
 
 
 def test_an_error_with_both_spreads(ledger):
@@ -68,17 +77,16 @@ def test_an_error_with_both_spreads(ledger):
 def test_networks_are_compared_by_the_last_epoch_and_by_the_last_ten(ledger):
     fill(ledger, "mnist-hitnet-shared", [37, 38, 39, 38])
     fill(ledger, "mnist-n1-constant", [[52] * 249 + [51 + i] for i in range(4)])
-    row = found(ledger, "HitNet better than the baseline N1")
-    assert (row.paper, row.runs) == ("0.14", "4, 4")
-    last, mean = row.ours.split("; last 10 epochs ")
-    assert last.startswith("0.145 [")
-    assert mean.startswith("0.140 [")
+    row = found(ledger, "HitNet better than N1, constant")
+    assert (row.paper, row.runs, row.direction) == ("0.14", "N1 4, HitNet 4", HOLDS)
+    assert row.ours.startswith("0.145 [")
+    assert row.last_ten.startswith("0.140 [")
     # The last epoch alone says that it agrees, the last ten that it does not.
     ledger.path.unlink()
     ledger.read()
     fill(ledger, "mnist-hitnet-shared", [[20] * 249 + [38], [20] * 249 + [38]])
     fill(ledger, "mnist-n1-constant", [52, 52])
-    assert found(ledger, "HitNet better than the baseline N1").verdict == UNDECIDED
+    assert found(ledger, "HitNet better than N1, constant").verdict == UNDECIDED
 
 
 def test_a_cell_without_runs(ledger):
@@ -89,18 +97,19 @@ def test_a_cell_without_runs(ledger):
 def test_a_run_that_learned_nothing_counts_and_is_named(ledger):
     fill(ledger, "mnist-hitnet-shared", [37, 38, 39])
     fill(ledger, "mnist-n2-shared", [60, 8865, 70])
-    row = found(ledger, "HitNet better than the CapsNet-like N2")
-    assert row.ours.startswith("29.60 [")
-    assert row.ours.endswith("; 1 of 3 runs of mnist-n2-shared learned nothing (the other 2: mean error 0.65 %)")
-    assert row.verdict == UNDECIDED
+    row = found(ledger, "HitNet better than N2 ")
+    welch = stats.ttest_ind([0.6, 0.7], [0.37, 0.38, 0.39], equal_var=False).confidence_interval()
+    figure = f"0.270 [{welch.low:.3f}, {welch.high:.3f}]"
+    assert row.ours == f"{figure} without 1 of 3 runs, which learned nothing"
+    assert (row.verdict, row.direction) == (UNDECIDED, OPEN)
 
 
 def test_guos_capsnet_is_beaten_or_not(ledger):
     fill(ledger, "cifar10-shared", [2800, 2801, 2802])
-    row = found(ledger, "Better than reproduced CapsNets")
+    row = found(ledger, "HitNet better than Guo's CapsNet")
     assert row.paper == "0.51"
     assert row.ours.startswith("-0.800 [")
-    assert row.verdict == DIFFERS
+    assert (row.verdict, row.direction) == (DIFFERS, REVERSED)
 
 
 def ghost_facts(agreed, doubtful):
@@ -111,21 +120,55 @@ def ghost_facts(agreed, doubtful):
 
 def test_ghosts_are_decided_by_several_groups(ledger):
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), ghost_facts(16_800, 70)))
-    row = found(ledger, "Images with one ghost class")
-    assert (row.paper, row.ours, row.runs, row.verdict) == ("28 %", "28 % after 60 epochs", "1 group of 20", UNDECIDED)
+    row = found(ledger, "MNIST images to which")
+    assert (row.paper, row.ours, row.runs, row.verdict) == ("28 %", "28 %", "1 group of 20", UNDECIDED)
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-second", tuple(range(20, 40)), ghost_facts(16_860, 71)))
-    row = found(ledger, "Images with one ghost class")
-    assert (row.ours, row.runs, row.verdict) == ("28 %, 28 % after 60 epochs", "2 groups of 20", AGREES)
+    row = found(ledger, "MNIST images to which")
+    assert (row.ours, row.runs, row.verdict) == ("28 %, 28 %", "2 groups of 20", AGREES)
     assert found(ledger, "Doubtful images of MNIST").verdict == AGREES
 
 
-def test_the_summary_counts_the_verdicts(ledger, tmp_path):
+def test_the_summary_counts_verdicts_directions_and_runs(ledger, tmp_path):
     fill(ledger, "mnist-hitnet-shared", [37, 38, 39, 38])
     fill(ledger, "fashion-shared", [790, 792, 794])
-    text = write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
-    rows = findings(PAPER, ledger)
+    fill(ledger, "cifar10-shared", [2800, 2801, 2802])
+    lost = f"0.1.0 sources {provenance.UNHELD[0]}"
+    squash = PAPER.experiments["mnist-squash-shared"]
+    add(ledger, squash, 0, record(squash, code=lost))
+    add(ledger, squash, 1, record(squash, date="2026-11-18"))
+    text = write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8").replace("\u00a0", " ")
+    rows = all_findings(ledger)
     assert f"Of {len(rows)} results" in text
-    assert f"**1 agree, 1 differ, {len(rows) - 2} are undecided.**" in text
-    assert "| HitNet on Fashion-MNIST | 7.70 % | 7.92 [7.87, 7.97] % | 3 | differs |" in text
-    assert "python -m reproduction table1-constant" in text
+    assert f"**1 agree, 4 differ, {len(rows) - 5} are undecided.**" in text
+    assert "0 of 11 such statements hold here" in text
+    assert "open: 10, reversed: 1 (HitNet better than Guo's CapsNet on CIFAR-10)" in text
+    assert "11 of the 12 runs are of earlier days, and 1 of these name sources that no commit holds" in text
+    assert "python -m reproduction table1-constant --ledger mine.jsonl" in text
     assert len(text.splitlines()) < 90
+    (line,) = [line for line in text.splitlines() if line.startswith("| HitNet on Fashion-MNIST")]
+    lines = [cell.strip().split("<br>") for cell in line.strip("|").split("|")]
+    assert lines[0] == ["HitNet on Fashion-MNIST", "– CIFAR-10", "– SVHN"]
+    assert lines[1] == ["7.70 %", "26.70 %", "5.50 %"]
+    assert lines[2] == ["7.92 [7.87, 7.97] %", "28.01 [27.99, 28.03] %", "not run yet"]
+    assert lines[3:] == [["3", "3", "0"], [DIFFERS, DIFFERS, UNDECIDED]]
+    page = write_page(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
+    guo = table_row(page, "HitNet better than Guo's CapsNet on CIFAR-10")
+    assert (guo[2][:8], guo[3][:8], *guo[4:]) == ("-0.800 [", "-0.800 [", DIFFERS, REVERSED)
+
+
+def test_notes_stand_once_below_the_verdicts_of_a_row():
+    row = [Finding(f"HitNet with{end} shifts", "1", "2", "3", DIFFERS, "(rebuilt)") for end in ("out", "")]
+    assert summary.merged(row)[0] == "HitNet\u00a0without\u00a0shifts<br>– with shifts"
+    assert summary.merged(row)[-1] == "differs<br>differs<br>(rebuilt)"
+
+
+def test_ratios_of_speed_are_those_of_the_record():
+    ratios = {name: round(ratio, 1) for name, ratio in speed_ratios().items()}
+    rows = json.loads((provenance.LABORATORY.parent / "benchmarks/records/training.json").read_text(encoding="utf-8"))
+    eight = [
+        row["images_per_second"]
+        for row in rows
+        if row.get("networks") == 8 and row.get("network") in ("hitnet", "capsnet")
+    ]
+    assert ratios["eight"] == round(eight[0] / eight[1], 1)
+    assert ratios["eager"] < ratios["kernels"]
