@@ -22,9 +22,9 @@ from torch import Tensor
 from hitnet.data.reading.decode import Header, decode, fetched, header, refusal
 from hitnet.data.reading.entries import Entry, Lazy, Skipped
 from hitnet.data.reading.findings import Findings
-from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file, file_key
 from hitnet.errors import HitNetError
-from hitnet.features.cache import KEY_BYTES, FeatureCache, file_key, kept_features
+from hitnet.features.cache import KEY_BYTES, FeatureCache, kept_features
 from hitnet.features.extraction import Extractor
 from hitnet.features.photographs import Jpeg, gpu_jpeg, read
 from hitnet.models.backbones import Backbone
