@@ -187,21 +187,13 @@ class Streamed:
     class_names: tuple[str, ...]
     name: str
     shape: tuple[int, int, int]  # (C, H, W) of one image
-    of_pixels: str = ""  # the fingerprint of these images in memory; empty where only files were looked at
+    fingerprint: str  # that of the whole set in memory; where only files were looked at, of their bytes and labels
     flip: bool = False
     crop: bool = False  # see `decode.fit`
     store: PixelStore | None = field(default=None, compare=False)  # what `read` has decoded before
 
     def __len__(self) -> int:
         return len(self.entries)
-
-    @property
-    def fingerprint(self) -> str:
-        """That of these images in memory or, where only files were looked at, of their bytes and labels."""
-        if self.of_pixels or self.checksums is None:
-            return self.of_pixels
-        content = self.checksums.tobytes() + self.labels.numpy().tobytes()
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
 
     @property
     def num_classes(self) -> int:
