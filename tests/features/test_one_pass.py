@@ -30,7 +30,8 @@ from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models import backbones
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.progress import Progress
-from toy import TinyBackbone, colour_images, write_images
+from hitnet.runtime.ranks import Ranks
+from toy import Counted, TinyBackbone, colour_images, write_images
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("own_cache", "quick_heads")
@@ -121,6 +122,26 @@ def test_files_are_opened_read_and_decoded_once(source, backbone, tmp_path, monk
         assert watch.decodes == decodes
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_several_processes_each_tells_the_progress_of_all(photos, backbone, rank):
+    class Alone(Ranks):
+        """One of four processes; the others are not there."""
+
+        def from_first(self, work):
+            return work()
+
+        def gather(self, mine):
+            return mine
+
+    (photos / "red" / "000.png").unlink()  # 59 files: 15 of the first process
+    told = Counted()
+    entries = open_data(photos).entries
+    OnePass(backbone, progress=told, ranks=Alone(rank, 4))(entries, np.ones(len(entries), np.bool_))
+    assert told.parts == [("features", 59, "images")]
+    assert sum(told.steps) == 59
+    assert len(told.steps) <= 15
+
+
 def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
     address, sizes = source
     for decodes in (60, 0):
@@ -193,6 +214,9 @@ def test_a_file_that_changes_before_it_is_trained_on(photos, tuned, tmp_path, mo
     monkeypatch.setattr(networks_module, "train_runs", only_finished(networks_module.train_runs))
     again = hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out, resume=True)
     pd.testing.assert_frame_equal(again.table, audit.table)
+    changed.write_bytes(other)
+    with pytest.raises(HitNetError, match="cannot be resumed: its images or their labels have changed"):
+        hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out, resume=True)
 
 
 def only_finished(train):

@@ -28,16 +28,17 @@ from hitnet.inference.evaluation import check_fit
 from hitnet.models.network import PRETRAINED_BATCH, Network, class_distances
 from hitnet.models.registry import HEADS
 from hitnet.runtime.device import room_for_images
+from hitnet.runtime.progress import Progress
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunFolder, choose_recipe
 from hitnet.training.committees import check_committee
-from hitnet.training.configuration import at_backbone_size, configure
+from hitnet.training.configuration import BACKBONE_SIDE, at_backbone_size, configure
 from hitnet.training.jobs import Job, train_runs
 from hitnet.training.recipes import FINE_TUNING, complete_recipe
 
 log = logging.getLogger("hitnet")
 Model = str | models.ModelChoice
-BATCH, BATCH_BYTES = 10_000, 2**28  # images on the device at once, in all their views
+BATCH, BATCH_BYTES = 10_000, 2**27  # images on the device at once, in all their views
 VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
 
 # Epochs by kind of features; see docs/audit.md for what more or less of it gives.
@@ -126,11 +127,26 @@ def judge_by_networks(
         with _within_reach(images, case.device) as seen:
             trained = _train(networks, places, recipe, seed, images, seen, case, left_out)
             by = GREY_SHIFT if shifted else 0
-            ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes)
+            ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes, progress=case.progress)
             distances, classes = case.ranks.from_first(ask)
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
     return _judgement(runs, all_distances, classes, case.images)
+
+
+def likely(count: int | None) -> list[Planned]:
+    """What is planned for photographs, before these are looked at."""
+    return [Planned(models.choose_model(models.PRETRAINED), EPOCHS["pretrained"])] * (count or SINGLE_KIND)
+
+
+def passes(networks: Sequence[Planned], recipe: Recipe | RecipeChoice, side: int = BACKBONE_SIDE) -> dict[str, float]:
+    """How long networks take, in passes of all images through a pretrained backbone: training takes three per epoch.
+
+    Networks from scratch, on images of a longest side in pixels, take less, by their pixels.
+    """
+    cost = {True: 1.0, False: (side / BACKBONE_SIDE) ** 2}
+    times = [(cost[each.choice.pretrained], complete_recipe(_own_recipe(recipe, each)).epochs) for each in networks]
+    return {"training": sum(3 * one * epochs for one, epochs in times), "judging": sum(one for one, _ in times)}
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
@@ -219,18 +235,26 @@ def _at_backbone_size(case: Case, choice: models.ModelChoice) -> ImageSet:
 
 
 def collect(
-    runs: Sequence[Run], images: ImageSet, device: torch.device, *, grey_shift: int = 0, classes: Ints | None = None
+    runs: Sequence[Run],
+    images: ImageSet,
+    device: torch.device,
+    *,
+    grey_shift: int = 0,
+    classes: Ints | None = None,
+    progress: Progress = Progress(),
 ) -> tuple[np.ndarray, Ints | None]:
     """Class distances (M, N, k) in float32, the mean over each image's views, and on which classes they are kept."""
     options: dict[str, Any] = {"device": device, "memory_format": torch.channels_last}
     networks = [run.model.to(**options) for run in runs]
     size = min(BATCH, max(1, BATCH_BYTES // math.prod(images.shape) // PRETRAINED_BATCH) * PRETRAINED_BATCH)
     order = torch.arange(len(images)).split(size)
+    progress.part("judging", len(images), "images")
 
     def seen() -> Iterator[list[Tensor]]:
         for part in images.read(order) if isinstance(images, Streamed) else images.pixels.split(size):
             here = part.to(device)
             yield [mean_distances(each, here, flip=images.flip, grey_shift=grey_shift) for each in networks]
+            progress.step(len(part))
 
     return keep_near(seen(), images.labels, classes)
 
