@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 import hitnet
 from hitnet import HitNetError, Judges, choose_recipe
 from hitnet.audit import Case, Judgement, Opinion
-from hitnet.audit import networks as networks_module
 from hitnet.audit.audit_table import make_table
 from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.judges import FEW
@@ -218,7 +217,7 @@ def test_fine_tuned_networks_and_frozen_heads_judge_together(tiny, tmp_path):
     assert [network.get("seed") for network in together.networks] == [5, 6, None]
 
 
-def test_networks_from_scratch_beside_heads(tiny, monkeypatch):
+def test_networks_from_scratch_beside_heads(tiny):
     images = toy_images(36)
     judges = Judges("mixed", model="hitnet-small", networks=2, recipe=BRIEF, **tiny, seed=5)
     together = judged(judges, images)
@@ -227,8 +226,6 @@ def test_networks_from_scratch_beside_heads(tiny, monkeypatch):
     assert together.model == "hitnet-small, heads and neighbours on timm:tiny"
     assert together.prototypes.shape == (3, *images.shape)
     assert (together.typical, heads.typical) == (False, True)
-    monkeypatch.setattr(networks_module, "AT_ONCE_BYTES", 0)  # one after the other
-    same(judged(judges, images).opinions, together.opinions)
 
 
 def test_a_single_network_cannot_leave_images_to_others(tiny):

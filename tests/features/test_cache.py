@@ -12,9 +12,10 @@ import torch
 from PIL import Image
 from torch import nn
 
+from hitnet.data.reading.stored import file_key
 from hitnet.errors import HitNetError
 from hitnet.features import cache, one_pass
-from hitnet.features.cache import FeatureCache, file_key
+from hitnet.features.cache import FeatureCache
 from hitnet.features.extraction import extract
 from hitnet.features.one_pass import cached_features
 from hitnet.models.backbones import open_backbone

@@ -9,24 +9,29 @@ from types import SimpleNamespace
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
 from PIL import Image
+from safetensors.torch import save_file
 
 import hitnet
-from hitnet import HitNetError, Judges, open_data
+from hitnet import HitNetError, Judges, choose_recipe, open_data
 from hitnet.audit import judges as judges_module
+from hitnet.audit import networks as networks_module
 from hitnet.audit.labels import images_to_audit
 from hitnet.data.images import Streamed
-from hitnet.data.reading import decode
+from hitnet.data.reading import decode, pixel_store
 from hitnet.data.reading.entries import Entry
+from hitnet.data.reading.stored import file_key
 from hitnet.features import one_pass, photographs
-from hitnet.features.cache import file_key
 from hitnet.features.one_pass import OnePass, cached_features
+from hitnet.models import backbones
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.progress import Progress
-from toy import TinyBackbone, colour_images, write_images
+from hitnet.runtime.ranks import Ranks
+from toy import Counted, TinyBackbone, colour_images, write_images
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("own_cache", "quick_heads")
@@ -117,6 +122,26 @@ def test_files_are_opened_read_and_decoded_once(source, backbone, tmp_path, monk
         assert watch.decodes == decodes
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_several_processes_each_tells_the_progress_of_all(photos, backbone, rank):
+    class Alone(Ranks):
+        """One of four processes; the others are not there."""
+
+        def from_first(self, work):
+            return work()
+
+        def gather(self, mine):
+            return mine
+
+    (photos / "red" / "000.png").unlink()  # 59 files: 15 of the first process
+    told = Counted()
+    entries = open_data(photos).entries
+    OnePass(backbone, progress=told, ranks=Alone(rank, 4))(entries, np.ones(len(entries), np.bool_))
+    assert told.parts == [("features", 59, "images")]
+    assert sum(told.steps) == 59
+    assert len(told.steps) <= 15
+
+
 def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
     address, sizes = source
     for decodes in (60, 0):
@@ -129,6 +154,77 @@ def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
         assert watch.decodes == decodes + 3
     assert isinstance(audit.images, Streamed)
     assert audit.prototypes.shape == (3, 3, 16, 16)
+
+
+@pytest.fixture
+def tuned(tmp_path, monkeypatch):
+    """Two fine-tuned networks and heads on a small backbone with weights of its own, as fits `open_small`."""
+    settings = backbones.Settings(16, (0.5,) * 3, (0.5,) * 3)
+    monkeypatch.setattr(backbones, "architecture", lambda _: (TinyBackbone(), settings))
+    save_file(TinyBackbone().state_dict(), tmp_path / "w.safetensors")
+    recipe = choose_recipe(epochs=2, batch_size=16)
+    return Judges("fine-tuned", "timm:tiny", tmp_path / "w.safetensors", networks=2, recipe=recipe)
+
+
+def open_small(address):
+    return open_data(address, image_size=16, flip=True)
+
+
+@pytest.mark.parametrize("source", ["local"], indirect=True)
+def test_fine_tuning_opens_each_file_once_more(source, tuned, tmp_path, monkeypatch):
+    """For all networks, their epochs and their judgement, mirrored too; in memory and in a file with the same table."""
+    address, sizes = source
+    tables, kept = [], []
+    monkeypatch.setattr(pixel_store.PixelFile, "store", noting(pixel_store.PixelFile.store, kept))
+    for room in (10**9, 0):
+        monkeypatch.setenv("HITNET_CACHE", str(tmp_path / f"cache {room}"))
+        monkeypatch.setattr(networks_module, "room_for_images", lambda device, room=room: room)
+        with monkeypatch.context() as patch:
+            watch = Watch(patch)
+            tables.append(hitnet.audit_labels(open_small(address), judges=tuned, device="cpu").table)
+        typical = [name for name, times in watch.opened.items() if times > 2]
+        assert len(typical) <= 3  # one per class
+        assert watch.opened == dict.fromkeys(sizes, 2) | dict.fromkeys(typical, 3)
+        assert watch.decodes == 2 * 60 + 3
+        assert len(kept) == (room == 0)  # one store, of all images
+    pd.testing.assert_frame_equal(*tables)
+
+
+def noting(work, calls):
+    return lambda *given: (calls.append(given), work(*given))[1]
+
+
+def test_a_file_that_changes_before_it_is_trained_on(photos, tuned, tmp_path, monkeypatch):
+    changed, other = photos / "red" / "003.png", (photos / "red" / "000.png").read_bytes()
+    before, out = changed.read_bytes(), tmp_path / "out"
+
+    def change(device):
+        changed.write_bytes(other)
+        return 0
+
+    monkeypatch.setattr(networks_module, "room_for_images", change)
+    with pytest.raises(HitNetError, match=r"red/003\.png has changed since it was first read\. Put it back"):
+        hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out)
+    changed.write_bytes(before)
+    monkeypatch.setattr(networks_module, "room_for_images", lambda device: 0)
+    audit = hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out, resume=True)
+    assert len(audit.table) == 60
+    # What the networks were trained on is told by the files, wherever their pixels were: it is resumed from there, too.
+    monkeypatch.setattr(networks_module, "room_for_images", lambda device: 10**9)
+    monkeypatch.setattr(networks_module, "train_runs", only_finished(networks_module.train_runs))
+    again = hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out, resume=True)
+    pd.testing.assert_frame_equal(again.table, audit.table)
+    changed.write_bytes(other)
+    with pytest.raises(HitNetError, match="cannot be resumed: its images or their labels have changed"):
+        hitnet.audit_labels(open_small(photos), judges=tuned, device="cpu", out=out, resume=True)
+
+
+def only_finished(train):
+    def checked(jobs, **options):
+        assert all(job.finished for job in jobs)
+        return train(jobs, **options)
+
+    return checked
 
 
 def test_the_checksum_of_the_table_is_that_of_the_pass(photos, heads):

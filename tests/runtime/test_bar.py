@@ -75,6 +75,23 @@ def test_one_bar_over_all_planned_parts(made):
     assert made.bars.tasks[0].completed == 1
 
 
+def test_it_never_goes_back_when_the_plan_changes_or_parts_are_left_out(made):
+    made.plan({"features": 1, "training": 3, "heads": 1, "results": 1})
+    made.part("features", 4)
+    walk(made, 4, 1.0)
+    assert made.completed == pytest.approx(1 / 6)
+    made.plan({"training": 8, "features": 1, "heads": 1})  # more is known: it divides what is left
+    assert made.completed == pytest.approx(1 / 6)
+    made.part("training", 2)
+    walk(made, 3, 1.0)  # one more than was announced
+    assert made.completed == pytest.approx(1 / 6 + 5 / 6 * 0.8)
+    made.part("heads", 10)  # without features
+    assert made.completed == pytest.approx(1 / 6 + 5 / 6 * 0.8)
+    walk(made, 5, 1.0)
+    assert made.completed == pytest.approx(1 - 5 / 6 * 0.2 / 2)
+    assert made.bars.tasks[0].completed == made.completed
+
+
 def test_work_without_a_plan_has_one_part_at_a_time(made):
     for name in ("reading", "training"):
         made.part(name, 4)
@@ -120,12 +137,33 @@ def test_one_bar_at_a_time(terminal, monkeypatch):
         assert not isinstance(hidden, Bar)
 
 
-def test_nothing_is_shown_in_a_pipe(capsys):
-    with shown(True, "work") as progress:
-        assert not isinstance(progress, Bar)
-        progress.part("images", 3)
-        progress.step()
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize("seconds", [0.29, 0.31, 1.0])
+def test_only_long_work_writes_lines_into_a_pipe(capsys, monkeypatch, seconds):
+    """At most one per tenth of the work and per half minute; nothing of work that ends before."""
+    clock = Clock()
+    monkeypatch.setattr(bar.time, "monotonic", clock)
+    with shown(True, "work\x1b[2J") as progress:
+        progress.plan({"images": 1, "results": 1})
+        progress.part("images", 50, "images")
+        for _ in range(50):
+            clock.now += seconds
+            progress.step()
+        progress.part("results", 50)
+        for _ in range(50):
+            clock.now += seconds
+            progress.step()
+    out, err = capsys.readouterr()
+    start = "work\\x1b[2J: "
+    expected = {
+        0.29: [],
+        0.31: [start + "results, 47 of 50 steps; 97% done, elapsed 0:00:30, remaining 0:00:01"],
+        1.0: [
+            start + "images, 30 of 50 images; 30% done, elapsed 0:00:30, remaining 0:01:10",
+            start + "results, 10 of 50 steps; 60% done, elapsed 0:01:00, remaining 0:00:40",
+            start + "results, 40 of 50 steps; 90% done, elapsed 0:01:30, remaining 0:00:10",
+        ],
+    }
+    assert (out, err.splitlines()) == ("", expected[seconds])
 
 
 def test_a_notebook_shows_the_same_figures(monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import hitnet
 from hitnet import choose_recipe, open_data
 from hitnet.data.images import Streamed
 from hitnet.data.reading import decode, pixel_store
+from hitnet.runtime import device
 from hitnet.runtime.progress import Progress
 from hitnet.training import RunFolder, engine, scheduler
 from toy import toy_images
@@ -122,6 +124,14 @@ def test_it_streams_by_itself_where_memory_is_short(photos, monkeypatch, caplog)
     hitnet.train(photos, **OPTIONS | {"recipe": choose_recipe(**RECIPE | {"epochs": 1})})
     assert "72 train images" in caplog.text  # 72 x 144 bytes are too many
     assert "test images" not in caplog.text  # 18 x 144 are not
+
+
+def test_processes_on_one_machine_share_its_memory(monkeypatch):
+    monkeypatch.setattr(device.psutil, "virtual_memory", lambda: SimpleNamespace(available=8000))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert device.room_for_images(torch.device("cpu")) == 4000
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert device.room_for_images(torch.device("cpu")) == 1000
 
 
 def test_networks_side_by_side_stream_each_in_its_own_order(photos, monkeypatch):

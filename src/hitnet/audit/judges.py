@@ -21,7 +21,7 @@ from torch import Tensor
 from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, join
-from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, plan
+from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, likely, passes, plan
 from hitnet.data import Data, Images, ImageSet
 from hitnet.data.formats.image_files import any_colour
 from hitnet.data.opened import match_classes
@@ -41,7 +41,8 @@ BLUR = 3  # pixels: similar digits need not lie exactly on each other
 MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
 LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
 
-PARTS = {"features": 5, "fitting heads": 4, "results": 1}  # of the work of heads, and how long each takes
+# Parts of the work, and how long each takes, in passes of all images through the backbone (see also `passes`).
+HEADS, RESULTS = {"features": 1.0, "fitting heads": 0.8}, {"results": 0.2}
 
 # The options that each kind of judges takes, beside the seed.
 FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
@@ -146,6 +147,12 @@ class Judges:
             return True
         return kind == "auto" and len(entries) >= FEW and not any_colour(entries)  # few are judged by heads in any case
 
+    def likely_parts(self, device: torch.device) -> dict[str, float]:
+        """The parts of the work (see `Progress.plan`) before images are looked at, features first."""
+        kind = self.wanted(device)
+        tuned = kind == "fine-tuned" or (kind == "auto" and device.type == "cuda")
+        return {"features": 1.0} | (passes(likely(self.networks), self._recipe()) if tuned else {}) | HEADS | RESULTS
+
     def frozen_backbone(self) -> Backbone | None:
         """The backbone that heads stand on; None for features of the user's own."""
         return None if self.features is not None else open_backbone(self.backbone or DEFAULT, self.weights)
@@ -166,6 +173,7 @@ class Judges:
             weights = None if self.weights is None else str(self.weights)
             model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
         if chosen.kind == "features":
+            case.progress.plan(HEADS | RESULTS)
             return chosen._judge_by_heads(case)
         if chosen.kind == "mixed" or tuned:
             return chosen._judge_by_both(case, model)
@@ -177,6 +185,7 @@ class Judges:
         planned = plan(images, model=model, count=self.networks, device=case.device)
         if len(planned) < 2:
             raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
+        case.progress.plan(passes(planned, self._recipe(), max(images.shape)) | HEADS | RESULTS)
         left_out = deal(images.labels, len(planned), torch.Generator().manual_seed(self.seed))
         networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
         classes = networks.opinions[0].classes
@@ -185,6 +194,7 @@ class Judges:
 
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)
+        case.progress.plan(passes(planned, self._recipe(), max(case.images.shape)) | RESULTS)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
         if not self.neighbours:
             return judged
@@ -203,7 +213,6 @@ class Judges:
 
     def _judge_by_heads(self, case: Case, classes: Ints | None = None) -> Judgement:
         images, labels, device = case.images, case.images.labels, case.device
-        case.progress.plan(PARTS)
         backbone = case.backbone or self.frozen_backbone()
         if backbone is None:
             assert self.features is not None  # else there is a backbone

@@ -11,7 +11,7 @@ import torch
 from hitnet.audit import audit_folder, audit_table
 from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
 from hitnet.audit.judgement import Case, Judgement
-from hitnet.audit.judges import PARTS, Judges
+from hitnet.audit.judges import Judges
 from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, ImageSet, Source, open_data
@@ -66,7 +66,7 @@ def audit_labels(
         bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
         backbone, look = None, None
         if not judges.needs_pixels(opened, where):
-            bar.plan(PARTS)
+            bar.plan(judges.likely_parts(where))
             backbone = judges.frozen_backbone()
             look = OnePass(backbone, device=where, progress=bar, ranks=ranks)
         images = images_to_audit(opened, split, look)

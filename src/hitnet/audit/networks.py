@@ -3,7 +3,10 @@
 Networks of several kinds err on different images: together they judge better than as many of one kind.
 """
 
+import logging
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice
@@ -18,26 +21,29 @@ from hitnet import models
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.data import Images, ImageSet
 from hitnet.data.images import Streamed
+from hitnet.data.reading.pixel_store import decoded_once
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Ints, Opinion, keep_near
 from hitnet.inference.evaluation import check_fit
-from hitnet.models.network import Network, class_distances
+from hitnet.models.network import PRETRAINED_BATCH, Network, class_distances
 from hitnet.models.registry import HEADS
+from hitnet.runtime.device import room_for_images
+from hitnet.runtime.progress import Progress
 from hitnet.synthesis.decoding import class_prototypes, to_pixels
 from hitnet.training import Recipe, RecipeChoice, Run, RunFolder, choose_recipe
 from hitnet.training.committees import check_committee
-from hitnet.training.configuration import at_backbone_size, configure
+from hitnet.training.configuration import BACKBONE_SIDE, at_backbone_size, configure
 from hitnet.training.jobs import Job, train_runs
 from hitnet.training.recipes import FINE_TUNING, complete_recipe
 
+log = logging.getLogger("hitnet")
 Model = str | models.ModelChoice
-BATCH = 10_000  # images on the device at once, in all their views
+BATCH, BATCH_BYTES = 10_000, 2**27  # images on the device at once, in all their views
 VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
 
 # Epochs by kind of features; see docs/audit.md for what more or less of it gives.
 EPOCHS = {"small": 8, "paper": 12, "resnet9": 40, "pretrained": 8}
 MANY_IMAGES, FEWER_EPOCHS = 20_000, 4  # of a pretrained network: longer, it learns wrong labels by heart
-AT_ONCE_BYTES = 4 << 30  # of copies of images, for networks that leave out some of them
 GREY_EPOCHS = EPOCHS | {"resnet9": 12}  # digits and the like are learned sooner than photographs
 SINGLE_KIND, OF_EACH = 4, 2  # networks of the only kind, and of each where there are several
 # Small sets get more epochs, but not too many: a network that has hardly learned doubts every label, one that knows
@@ -117,14 +123,30 @@ def judge_by_networks(
         places = [i for i, network in enumerate(networks) if network.choice.pretrained is pretrained]
         if not places:
             continue
-        seen = _at_backbone_size(case, networks[places[0]].choice) if pretrained else case.images.in_memory()
-        trained = _train(networks, places, recipe, seed, seen, case, left_out)
-        by = GREY_SHIFT if shifted else 0
-        ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes)
-        distances, classes = case.ranks.from_first(ask)
+        images = _at_backbone_size(case, networks[places[0]].choice) if pretrained else case.images
+        with _within_reach(images, case.device) as seen:
+            trained = _train(networks, places, recipe, seed, images, seen, case, left_out)
+            by = GREY_SHIFT if shifted else 0
+            ask = partial(collect, trained, seen, case.device, grey_shift=by, classes=classes, progress=case.progress)
+            distances, classes = case.ranks.from_first(ask)
         judged |= zip(places, zip(trained, distances, strict=True), strict=True)
     runs, all_distances = zip(*(judged[i] for i in sorted(judged)), strict=True)
     return _judgement(runs, all_distances, classes, case.images)
+
+
+def likely(count: int | None) -> list[Planned]:
+    """What is planned for photographs, before these are looked at."""
+    return [Planned(models.choose_model(models.PRETRAINED), EPOCHS["pretrained"])] * (count or SINGLE_KIND)
+
+
+def passes(networks: Sequence[Planned], recipe: Recipe | RecipeChoice, side: int = BACKBONE_SIDE) -> dict[str, float]:
+    """How long networks take, in passes of all images through a pretrained backbone: training takes three per epoch.
+
+    Networks from scratch, on images of a longest side in pixels, take less, by their pixels.
+    """
+    cost = {True: 1.0, False: (side / BACKBONE_SIDE) ** 2}
+    times = [(cost[each.choice.pretrained], complete_recipe(_own_recipe(recipe, each)).epochs) for each in networks]
+    return {"training": sum(3 * one * epochs for one, epochs in times), "judging": sum(one for one, _ in times)}
 
 
 def judge_by_runs(runs: Sequence[Run], images: Images, device: torch.device) -> Judgement:
@@ -155,26 +177,29 @@ def _train(
     places: Sequence[int],
     recipe: Recipe | RecipeChoice,
     seed: int,
-    seen: Images,
+    images: ImageSet,
+    seen: ImageSet,
     case: Case,
     left_out: Tensor | None,
 ) -> list[Run]:
-    """Train, or resume, the networks at `places`. Only the first of all has a decoder, for prototypes."""
+    """Train, or resume, the networks at `places` on images within reach, `seen`.
+
+    Only the first of all has a decoder, for prototypes.
+    """
 
     def job(i: int) -> Job:
-        images = seen if left_out is None else seen.select(torch.nonzero(left_out != i)[:, 0])
+        mine = None if left_out is None else torch.nonzero(left_out != i)[:, 0]
+        part = images if mine is None else images.select(mine)
         own = _own_recipe(recipe, networks[i])
-        config, _ = configure(case.data, images, None, device=case.device, model=networks[i].choice, recipe=own)
+        config, _ = configure(case.data, part, None, device=case.device, model=networks[i].choice, recipe=own)
         config = replace(config, seed=seed + i)
         if i:
             config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
         folder = None if case.folder is None else RunFolder(case.folder / "models" / f"seed-{config.seed}")
-        return Job(config, images, folder=folder)
+        return Job(config, seen, folder=folder, places=mine)
 
-    together = left_out is None or seen.pixels.nbytes * len(places) <= AT_ONCE_BYTES
-    groups = [places] if together else [[i] for i in places]
-    options: dict[str, Any] = {"resume": True, "device": case.device, "progress": case.progress}
-    return [run for group in groups for run in train_runs([job(i) for i in group], ranks=case.ranks, **options)]
+    jobs = [job(i) for i in places]
+    return train_runs(jobs, ranks=case.ranks, resume=True, device=case.device, progress=case.progress)
 
 
 def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | RecipeChoice:
@@ -185,29 +210,51 @@ def _own_recipe(recipe: Recipe | RecipeChoice, network: Planned) -> Recipe | Rec
     return choose_recipe("fast", **{"epochs": network.epochs, **tuned, **recipe.changes})
 
 
-def _at_backbone_size(case: Case, choice: models.ModelChoice) -> Images:
+@contextmanager
+def _within_reach(images: ImageSet, device: torch.device) -> Iterator[ImageSet]:
+    """Images that are read again and again: in memory or, where it is short, decoded in a file until the end."""
+    size = len(images) * math.prod(images.shape)
+    if not isinstance(images, Streamed) or size <= room_for_images(device):
+        yield images.in_memory()
+        return
+    log.info("%s: decoded, its images take %.1f GB: they stay on disk.", images.name, size / 1e9)
+    with decoded_once() as file:
+        yield images if file is None else images.stored_in(file)
+
+
+def _at_backbone_size(case: Case, choice: models.ModelChoice) -> ImageSet:
     """The images of a case at the size that a pretrained network takes."""
     data, images = at_backbone_size(case.data, choice), case.images
     if isinstance(images, Streamed) and data.options.image_size is not None:
         shape = (images.shape[0], *data.options.image_size)
-        return replace(images, shape=shape, crop=data.options.crop).in_memory()
-    others = data.load(case.split)
+        return replace(images, shape=shape, crop=data.options.crop)
+    [others] = data.image_sets([case.split], partial(room_for_images, case.device))
     if not torch.equal(images.ids, others.ids):
         raise HitNetError(f"{images.name} has changed while it was audited. Audit it again.")
     return replace(others, labels=images.labels, class_names=images.class_names)
 
 
 def collect(
-    runs: Sequence[Run], images: Images, device: torch.device, *, grey_shift: int = 0, classes: Ints | None = None
+    runs: Sequence[Run],
+    images: ImageSet,
+    device: torch.device,
+    *,
+    grey_shift: int = 0,
+    classes: Ints | None = None,
+    progress: Progress = Progress(),
 ) -> tuple[np.ndarray, Ints | None]:
     """Class distances (M, N, k) in float32, the mean over each image's views, and on which classes they are kept."""
     options: dict[str, Any] = {"device": device, "memory_format": torch.channels_last}
     networks = [run.model.to(**options) for run in runs]
+    size = min(BATCH, max(1, BATCH_BYTES // math.prod(images.shape) // PRETRAINED_BATCH) * PRETRAINED_BATCH)
+    order = torch.arange(len(images)).split(size)
+    progress.part("judging", len(images), "images")
 
     def seen() -> Iterator[list[Tensor]]:
-        for part in images.pixels.split(BATCH):
+        for part in images.read(order) if isinstance(images, Streamed) else images.pixels.split(size):
             here = part.to(device)
             yield [mean_distances(each, here, flip=images.flip, grey_shift=grey_shift) for each in networks]
+            progress.step(len(part))
 
     return keep_near(seen(), images.labels, classes)
 

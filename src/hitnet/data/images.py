@@ -24,9 +24,9 @@ from hitnet.data.reading import decode
 from hitnet.data.reading.decode import Pixels as Pixels
 from hitnet.data.reading.entries import Checksums, Entries, Entry, PackedStrings, Skipped
 from hitnet.data.reading.pixel_store import PixelFile, PixelStore
-from hitnet.data.reading.stored import AnyFile, UnreadableImageError
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, file_key
 from hitnet.data.split import check_limit
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, one_line
 from hitnet.runtime.threads import AHEAD, in_threads, thread_count
 
 LABELS = ("label", "labels", "class", "target", "category")  # names of a column of labels
@@ -187,7 +187,7 @@ class Streamed:
     class_names: tuple[str, ...]
     name: str
     shape: tuple[int, int, int]  # (C, H, W) of one image
-    fingerprint: str = ""  # the same as that of these images in memory; empty where only files were looked at
+    fingerprint: str  # that of the whole set in memory; where only files were looked at, of their bytes and labels
     flip: bool = False
     crop: bool = False  # see `decode.fit`
     store: PixelStore | None = field(default=None, compare=False)  # what `read` has decoded before
@@ -246,10 +246,21 @@ class Streamed:
             yield torch.from_numpy(batch)
 
     def _pixels(self, place: int) -> Pixels | Skipped:
-        def decode() -> Pixels | Skipped:
-            return pixels_of(self.entries[place], self.shape, crop=self.crop)
+        def read() -> Pixels | Skipped:
+            return tried(self.entries[place], lambda file: self._decode(file, place))
 
-        return decode() if self.store is None else self.store.get(place, decode)
+        return read() if self.store is None else self.store.get(place, read)
+
+    def _decode(self, file: AnyFile, place: int) -> Pixels:
+        """The pixels of a file; its bytes must be those that an earlier pass has read, if any has."""
+        if self.checksums is not None:
+            file = decode.fetched(file)
+            if file_key(file) != self.checksums[place].tobytes():
+                raise HitNetError(
+                    f"{self.name}: {one_line(self.paths[place])} has changed since it was first read. Put it back and "
+                    "continue with `resume`, or start again."
+                )
+        return decode.decode(file, self.shape, crop=self.crop)
 
 
 def decoded(entries: Iterable[Entry], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[Pixels | Skipped]:

@@ -21,21 +21,16 @@ from safetensors.torch import save
 from torch import Tensor
 
 from hitnet.data.reading.entries import Checksums
-from hitnet.data.reading.stored import AnyFile, as_file
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import in_half
 from hitnet.models.backbones import Backbone
-from hitnet.runtime.files import cache_folder, checksum, expand, remove_litter, replacing
+from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing
 from hitnet.runtime.ranks import SINGLE, Ranks
 
 log = logging.getLogger("hitnet")
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
-
-
-def file_key(path: str | AnyFile) -> bytes:
-    return bytes.fromhex(checksum(as_file(path)))
 
 
 class FeatureCache:

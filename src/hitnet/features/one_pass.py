@@ -22,9 +22,9 @@ from torch import Tensor
 from hitnet.data.reading.decode import Header, decode, fetched, header, refusal
 from hitnet.data.reading.entries import Entry, Lazy, Skipped
 from hitnet.data.reading.findings import Findings
-from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, as_file, file_key
 from hitnet.errors import HitNetError
-from hitnet.features.cache import KEY_BYTES, FeatureCache, file_key, kept_features
+from hitnet.features.cache import KEY_BYTES, FeatureCache, kept_features
 from hitnet.features.extraction import Extractor
 from hitnet.features.photographs import Jpeg, gpu_jpeg, read
 from hitnet.models.backbones import Backbone
@@ -103,7 +103,8 @@ class OnePass:
         rank, size = self.ranks.rank, self.ranks.size
         if self.ranks.from_first(lambda: len(entries)) != len(entries):
             raise HitNetError(f"Process {rank} sees other files than process 0. Give all the same data.")
-        self.progress.part("features", int(whole[rank::size].sum()), "images")
+        self.total, self.own, self.done = int(whole.sum()), int(whole[rank::size].sum()), 0
+        self.progress.part("features", self.total, "images")
         self.entries, self.places = entries, range(rank, len(entries), size)
         self.findings = Findings(whole, np.zeros(len(entries), f"V{KEY_BYTES}"))
         self.cache = None if self.backbone is None else FeatureCache.of(self.backbone, self.folder)
@@ -134,7 +135,7 @@ class OnePass:
             if len(keys) >= PER_SHARD:
                 self.cache.add(keys, torch.stack(rows))
                 keys, rows = [], []
-            self.progress.step(len(part))
+            self._step(len(part))
         if keys:
             self.cache.add(keys, torch.stack(rows))
 
@@ -149,7 +150,13 @@ class OnePass:
             if sight.image is not None:
                 self.odd[sight.key] = sight.image
             if self.findings.decoded[place]:
-                self.progress.step()
+                self._step()
+
+    def _step(self, count: int = 1) -> None:
+        """Tell the progress of all processes, as that of this one."""
+        before = self.total * self.done // self.own
+        self.done += count
+        self.progress.step(self.total * self.done // self.own - before)
 
     def _sights(self) -> Iterator[_Sight]:
         """What is known of each file, in their order."""

@@ -1,9 +1,10 @@
-"""A bar over the whole of some long-running work, with its parts by name, in a terminal or a notebook."""
+"""How far long-running work is: a bar over all its parts, in a terminal or a notebook; elsewhere, lines at times."""
 
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -16,15 +17,16 @@ from hitnet.runtime.progress import Progress, Training
 from hitnet.runtime.terminal import make_console, printable
 
 REDRAW_SECONDS = 0.5  # in a notebook
+LINE_SECONDS, LINE_SHARE = 30.0, 0.1  # of time and work between lines in a log: work that ends sooner writes none
 ALMOST = 1 - 1e-6  # of all work: rich stops the clock where all is done, but another part may follow
 _showing = False  # whether this process shows a bar already
 
 
 @contextmanager
 def shown(progress: Progress | bool, title: str) -> Iterator[Progress]:
-    """Yield hooks: those that are given, or for True a bar where people see it: in a terminal or a notebook.
+    """Yield hooks: those that are given, or for True a bar in a terminal or a notebook, and lines in a log or a pipe.
 
-    HITNET_PROGRESS=0 hides all bars.
+    HITNET_PROGRESS=0 hides both.
     """
     global _showing
     if isinstance(progress, Progress):
@@ -32,8 +34,11 @@ def shown(progress: Progress | bool, title: str) -> Iterator[Progress]:
         return
     console = make_console(stderr=True)
     hidden = _showing or ranks.rank() > 0 or os.environ.get("HITNET_PROGRESS") == "0"
-    if not progress or hidden or not (console.is_terminal or console.is_jupyter):
+    if not progress or hidden:
         yield Progress()
+        return
+    if not (console.is_terminal or console.is_jupyter):
+        yield Lines(title, console)
         return
     bar = Bar(title, console)
     _showing = True
@@ -53,7 +58,7 @@ class Figures(ProgressColumn):
         if fields["steps"] is None:
             return Text("")
         done = f"{fields['done']:,} of {fields['steps']:,} {fields['unit']}"
-        speed = (task.speed or 0.0) * fields["steps"] / fields["share"]
+        speed = (task.speed or 0.0) * fields["steps"] / (fields["share"] or 1.0)
         return Text(f"{done}, {rate(speed, fields['unit'])}" if speed else done)
 
 
@@ -62,13 +67,71 @@ def rate(speed: float, unit: str) -> str:
     return f"{speed:,.0f} {unit}/s" if speed >= 100 else f"{speed:.3g} {unit}/s"
 
 
-class Bar(Progress):
-    """One bar over all parts of the work, as they were planned; without a plan, over one part at a time."""
+class Shares(Progress):
+    """How much is done of all parts of the work, as they were planned; without a plan, of one part at a time.
+
+    It never goes back: of what is left when a part begins, that part gets its share among those that are planned after
+    it. So parts may be left out, and the plan may change once more is known.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = self.heading = printable(title)
+        self.planned: Mapping[str, float] = {}
+        self.name, self.unit, self.steps, self.done = "", "", 0, 0  # of the current part
+        self.before, self.share = 0.0, 0.0  # where the current part begins, and how much of all it is
+
+    @property
+    def completed(self) -> float:
+        """The share of all work that is done."""
+        return min(self.before + self.share * min(1.0, self.done / (self.steps or 1)), ALMOST)
+
+    def plan(self, parts: Mapping[str, float]) -> None:
+        if not self.planned:
+            self.before = self.share = 0.0
+        self.planned = dict(parts)
+
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        end = self.before + self.share
+        if name not in self.planned:
+            self.planned, self.before, self.share = {}, 0.0, 1.0
+        elif name == self.name:
+            self.before, self.share = self.completed, end - self.completed
+        else:
+            to_come = list(self.planned.values())[list(self.planned).index(name) :]
+            self.before, self.share = end, (1 - end) * to_come[0] / sum(to_come)
+        self.name, self.unit, self.steps, self.done = name, unit, steps or 0, 0
+        self.heading = f"{self.title}: {printable(name)}"
+
+    def step(self, count: int = 1) -> None:
+        self.done += count if self.steps else 0
+
+
+class Lines(Shares):
+    """Long work as lines, where nobody watches: in a log or a pipe."""
 
     def __init__(self, title: str, console: Console) -> None:
-        self.title = printable(title)
-        self.shares: Mapping[str, float] = {}
-        self.before = 0.0  # the share of the parts that are done
+        super().__init__(title)
+        self.console = console
+        self.began = self.last = time.monotonic()
+        self.told = 0.0  # what was done when the last line was written
+
+    def step(self, count: int = 1) -> None:
+        super().step(count)
+        now, done = time.monotonic(), self.completed
+        if now < self.last + LINE_SECONDS or abs(done - self.told) < LINE_SHARE:
+            return
+        self.last, self.told = now, done
+        spent, left = (timedelta(seconds=round(each * (now - self.began))) for each in (1, 1 / done - 1))
+        figures = f"{self.done:,} of {self.steps:,} {self.unit}"
+        times = f"elapsed {spent}, remaining {left}" if self.planned else f"elapsed {spent}"
+        self.console.print(f"{self.heading}, {figures}; {done:.0%} done, {times}", soft_wrap=True)
+
+
+class Bar(Shares):
+    """One bar over all the work."""
+
+    def __init__(self, title: str, console: Console) -> None:
+        super().__init__(title)
         self.notebook: Any = None
         self.redrawn = 0.0
         name, figures = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[figures]"))
@@ -81,28 +144,16 @@ class Bar(Progress):
 
             self.notebook = display(self.bars.make_tasks_table(self.bars.tasks), display_id=True)
 
-    def plan(self, parts: Mapping[str, float]) -> None:
-        total = sum(parts.values())
-        self.shares = {name: share / total for name, share in parts.items()}
-        self.before = 0.0
-
     def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
-        if name in self.shares:
-            names = list(self.shares)
-            self.before = sum(self.shares[each] for each in names[: names.index(name)])
-        else:
-            self.before, self.shares = 0.0, {}
-        fields: dict[str, Any] = {"done": 0, "steps": steps, "unit": unit, "share": self.shares.get(name, 1.0)}
-        title = f"{self.title}: {printable(name)}"
-        self.bars.update(self.task, completed=self.before, description=title, figures="", **fields)
+        super().part(name, steps, unit)
+        fields: dict[str, Any] = {"done": 0, "steps": steps, "unit": unit, "share": self.share}
+        self.bars.update(self.task, completed=self.completed, description=self.heading, figures="", **fields)
         self.redraw(now=True)
 
     def step(self, count: int = 1) -> None:
-        fields = self.bars.tasks[self.task].fields
-        if fields["steps"]:
-            done = fields["done"] + count
-            completed = self.before + fields["share"] * done / fields["steps"]
-            self.bars.update(self.task, completed=min(completed, ALMOST), done=done)
+        super().step(count)
+        if self.steps:
+            self.bars.update(self.task, completed=self.completed, done=self.done)
             self.redraw()
 
     def epoch(self, training: Training) -> None:

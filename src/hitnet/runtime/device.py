@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -124,8 +125,11 @@ def bfloat16_in_cpu() -> bool:
 
 
 def room_for_images(device: torch.device) -> int:
-    """How many bytes of images may be kept in memory: half of what is free, here and on the device."""
-    free = int(psutil.virtual_memory().available)
+    """How many bytes of images may be kept in memory: half of what is free, here and on the device.
+
+    The processes that torchrun starts on a machine share its memory.
+    """
+    free = int(psutil.virtual_memory().available) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if device.type == "cuda":
         free = min(free, torch.cuda.mem_get_info()[0])
     return free // 2

@@ -45,7 +45,10 @@ class Progress:
     stop: bool = False
 
     def plan(self, parts: Mapping[str, float]) -> None:
-        """Called before work of several parts, with their names and how long each takes relative to the others."""
+        """Called before work of several parts, with their names and how long each takes relative to the others.
+
+        It is called again, for what is left, once more is known.
+        """
 
     def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
         """Called when a part of the work begins; `steps` is None if their number is not known."""

@@ -11,6 +11,7 @@ computed at once: on a GPU, where a step is one captured graph, dozens of launch
 part of the time.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -66,30 +67,38 @@ class Feed:
 
     def __init__(self, images: ImageSet, device: torch.device, *, masks: bool = False) -> None:
         self.device = device
-        self.labels = images.labels.to(device)
+        self.places = torch.arange(len(images))  # of its images among those of the source
+        self.all_labels = images.labels.to(device)  # of the source
         self.shape = images.shape
         self.size = (images.shape[1], images.shape[2])
         self.flip = images.flip
         self.source = images.on_device(device, masks=masks)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.places)
+
+    @property
+    def labels(self) -> Tensor:
+        return self.all_labels[self.places.to(self.device)]
+
+    def select(self, index: Tensor | None) -> "Feed":
+        """The images at `index`, or all of them, from the same copy."""
+        part = copy.copy(self)
+        part.places = self.places if index is None else self.places[index]
+        return part
 
     def batches(self, parts: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Pixels (B, C, H, W) and labels (B,) of the images at each part's indices, on the device."""
-        indices = dealt(torch.arange(len(self)), parts, self.device)
+        indices, labels = dealt(self.places, parts, self.device), self.all_labels
         if isinstance(self.source, Tensor):
             source = self.source
-            return ((source[index], self.labels[index]) for index in indices)
-        read = self.source.read(parts)
-        return ((pixels.to(self.device), self.labels[index]) for pixels, index in zip(read, indices, strict=True))
+            return ((source[index], labels[index]) for index in indices)
+        read = self.source.read([self.places[part] for part in parts])
+        return ((pixels.to(self.device), labels[index]) for pixels, index in zip(read, indices, strict=True))
 
     def in_order(self, batch_size: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """The whole set from its first image to its last."""
-        batch_size = batch_size or evaluation_batch(self.shape)
-        if isinstance(self.source, Tensor):
-            return zip(self.source.split(batch_size), self.labels.split(batch_size), strict=True)
-        return self.batches(torch.arange(len(self)).split(batch_size))
+        return self.batches(torch.arange(len(self)).split(batch_size or evaluation_batch(self.shape)))
 
 
 def dealt(values: Tensor, places: Sequence[Tensor], device: torch.device) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hitnet.data import Data, ImageSet
 from hitnet.data.images import Streamed
@@ -37,6 +38,7 @@ class Job:
     test: ImageSet | None = None  # to test on after each epoch
     modify: Prepare | None = None  # prepares the modification of the images, if they are modified
     folder: RunFolder | None = None  # to keep it in and to resume it from
+    places: Tensor | None = None  # of the images that it is trained on; None: all
 
     @property
     def finished(self) -> bool:
@@ -121,7 +123,8 @@ def train_jobs(
             on_end(jobs[i], open_run(jobs[i].path))
         together = len(jobs) == 1
         mine = [jobs[i] for i in (left if together else left[ranks.rank :: ranks.size])]
-        streams = any(isinstance(images, Streamed) for job in mine for images in (job.images, job.test))
+        sets = [images for job in mine for images in (job.images, job.test)]
+        streams = any(isinstance(images, Streamed) and images.store is None for images in sets)
         again = streams and sum(job.epochs_left() for job in mine) > 1
         file = stack.enter_context(decoded_once()) if again else None
         make = _trainers(mine, device, progress, ranks if together else SINGLE, file)
@@ -145,14 +148,16 @@ def _trainers(
     """Makes the trainer of a job when its turn comes. All share one copy of the images; decoded ones are in `file`."""
 
     def feed_of(images: ImageSet, *, masks: bool = False) -> Feed:
-        stored = images.stored_in(file) if file is not None and isinstance(images, Streamed) else images
-        return Feed(stored, device, masks=masks)
+        if file is not None and isinstance(images, Streamed) and images.store is None:
+            images = images.stored_in(file)
+        return Feed(images, device, masks=masks)
 
     images = {id(job.images): job.images for job in jobs}
     tests = {id(job.test): job.test for job in jobs if job.test is not None}
-    train_feeds = {key: feed_of(each, masks=True) for key, each in images.items()}
+    whole = {key: feed_of(each, masks=True) for key, each in images.items()}
+    train_feeds = {job: whole[id(job.images)].select(job.places) for job in jobs}
     test_feeds = {key: feed_of(each) for key, each in tests.items()}
-    prepared = {job.modify: train_feeds[id(job.images)] for job in jobs}
+    prepared = {job.modify: train_feeds[job] for job in jobs}
     modifiers = {prepare: None if prepare is None else prepare(feed) for prepare, feed in prepared.items()}
 
     def make(job: Job) -> Trainer:
@@ -160,7 +165,7 @@ def _trainers(
             torch.manual_seed(job.config.seed)
             network = Network(job.config.model)
             network.load_pretrained()
-        feeds = train_feeds[id(job.images)], test_feeds.get(id(job.test))
+        feeds = train_feeds[job], test_feeds.get(id(job.test))
         own: dict[str, Any] = {"seed": job.config.seed, "modify": modifiers[job.modify], "run": job.folder}
         return Trainer(network, *feeds, job.config.recipe, device=device, progress=progress, ranks=ranks, **own)
 

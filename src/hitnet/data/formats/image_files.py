@@ -96,7 +96,9 @@ class FileData(Data):
         odd = (findings.unreadable | findings.undecodable).values()
         kept, labels = surveyed.without({item.path: item for item in odd})
         log_skipped(self.name, kept.skipped, listing.ignored)
-        about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape
+        content = np.asarray(kept.entries.checksums).tobytes() + labels.tobytes()
+        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+        about = torch.from_numpy(labels), kept.classes, kept.name, kept.shape, digest
         return self._with_flip(Streamed(kept.entries, *about, crop=options.crop))
 
     def _surveys(self, splits: Sequence[str]) -> list[Survey]:

@@ -1,7 +1,7 @@
-"""Decoded images in a temporary file, so that a training on streamed files decodes each of them in one epoch only.
+"""Decoded images in a temporary file, so that trainings on streamed files decode each of them in one epoch only.
 
-The file belongs to one training. It has no name, so the system removes it when the process ends, however it ends. It
-takes at most half of the free disk; images for which there is no room are decoded in every epoch.
+The file belongs to one training or one audit. It has no name, so the system removes it when the process ends, however
+it ends. It takes at most half of the free disk; images for which there is no room are decoded in every epoch.
 """
 
 import logging

@@ -101,6 +101,11 @@ def file_checksum(file: AnyFile) -> str:
     return checksum(file) if isinstance(file, Path) else ""
 
 
+def file_key(path: str | AnyFile) -> bytes:
+    """The checksum of a file's bytes, under which its features are kept."""
+    return bytes.fromhex(checksum(as_file(path)))
+
+
 def as_file(path: str | AnyFile) -> AnyFile:
     """A path in any form as something that can be opened."""
     return Path(path) if isinstance(path, str) else path
