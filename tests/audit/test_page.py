@@ -11,6 +11,7 @@ import torch
 from audit_samples import make_audit, make_summary, with_neighbours
 from PIL import Image
 
+from hitnet.audit import report
 from hitnet.audit.report import LADDER, SHOWN, choose_rows, make_thumbnails, show_pixels, size_of, write_page
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
@@ -188,6 +189,28 @@ def test_large_images_shrink_to_thumbnails():
     assert (sizes[0], sizes[-1]) == ((200, 100), (32, 16))
     assert {(160, 80), (64, 32)} <= set(sizes)
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_each_picture_is_asked_for_once_however_little_room_there_is(monkeypatch):
+    """Also where the sample makes finer ones seem to fit, and they do not."""
+    monkeypatch.setattr(report, "SAMPLE", 4)
+    images = torch.randint(0, 256, (16, 1, 100, 200), dtype=torch.uint8)
+    images[::4] = 0
+    asked, show = [], show_pixels(images)
+
+    def made(**room):
+        asked.clear()
+        thumbnails = make_thumbnails(lambda row, side: asked.append(row) or show(row, side), range(16), **room)
+        assert sorted(asked) == list(range(16))
+        return thumbnails
+
+    whole = made(budget=10**7)
+    coarser = made(budget=size_of(whole) - 1)
+    coarsest = made(budget=1, most=10**7)
+    assert [decoded(each[1]).shape[:2] for each in (whole, coarser)] == [(100, 200), (80, 160)]
+    assert len(whole) == len(coarser) == len(coarsest) == 16
+    assert size_of(whole) > size_of(coarser) > size_of(coarsest)
+    assert made(budget=1, most=size_of(coarsest) - 1) == coarsest[:15]
 
 
 def test_small_images_keep_their_size_and_the_best_quality():

@@ -117,15 +117,16 @@ def test_files_are_opened_read_and_decoded_once(source, backbone, tmp_path, monk
         assert watch.decodes == decodes
 
 
-def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
+def test_an_audit_opens_further_only_what_it_shows(source, heads, tmp_path, monkeypatch):
+    """Each file once for the pass; one per class as a typical image; for the page, which shows all, each once more."""
     address, sizes = source
-    for decodes in (60, 0):
+    for out, decodes, once in ((None, 60, 1), (tmp_path / "audit", 60, 2)):
         with monkeypatch.context() as patch:
             watch = Watch(patch)
-            audit = hitnet.audit_labels(address, judges=heads, device="cpu")
-        typical = [name for name, times in watch.opened.items() if times > 1]
-        assert len(typical) <= 3  # one per class
-        assert watch.opened == dict.fromkeys(sizes, 1) | dict.fromkeys(typical, 2)
+            audit = hitnet.audit_labels(address, judges=heads, out=out, device="cpu")
+        typical = [name for name, times in watch.opened.items() if times > once]
+        assert len(typical) <= 3
+        assert watch.opened == dict.fromkeys(sizes, once) | dict.fromkeys(typical, once + 1)
         assert watch.decodes == decodes + 3
     assert isinstance(audit.images, Streamed)
     assert audit.prototypes.shape == (3, 3, 16, 16)

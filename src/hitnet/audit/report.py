@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,21 +88,21 @@ def write_page(
     if typical or prototypes is not None:
         places = [own[0] if own else 0 for own in typical] or range(len(summary.class_names))
         of_class = show_pixels(prototypes) if prototypes is not None and not typical else show
-        pictured = make_thumbnails(of_class, places, budget=max_bytes // 5)
-        pictured = pictured if len(pictured) == len(places) else []  # all of them or none
+        different = list(dict.fromkeys(places))
+        of_place = dict(zip(different, make_thumbnails(of_class, different, budget=max_bytes // 5), strict=False))
+        pictured = [of_place[place] for place in places] if len(of_place) == len(different) else []  # all or none
+        show = show_again(of_place, show) if typical else show
     spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
     # Neighbours get a third of the room, unless this loses rows.
-    shared = len(neighbour_rows(table, chosen)) > 0
-    thumbs = make_thumbnails(show, chosen.tolist(), budget=2 * room // 3 if shared else room)
-    if shared and len(thumbs) < len(chosen):
-        thumbs = make_thumbnails(show, chosen.tolist(), budget=room)
+    others = neighbour_rows(table, chosen)
+    thumbs = make_thumbnails(show, chosen.tolist(), budget=2 * room // 3 if len(others) else room, most=room)
     if not thumbs:
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for images. Raise max_bytes.")
+    if len(thumbs) == len(chosen):
+        thumbs += make_thumbnails(show, others.tolist(), budget=room - size_of(thumbs))
     chosen = chosen[: len(thumbs)]
-    others = neighbour_rows(table, chosen)
-    thumbs += make_thumbnails(show, others.tolist(), budget=room - size_of(thumbs))
     ids = rows.ids[np.concatenate([chosen, others])[: len(thumbs)]].tolist()
     data = _page_data(head, rows, chosen) | {
         "thumbs": dict(zip(ids, thumbs, strict=True)),
@@ -226,21 +226,43 @@ def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
     return show
 
 
-def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int) -> list[str]:
-    """The thumbnails of rows in base64: the best that fit into `budget` bytes.
+def show_again(thumbnails: Mapping[int, str], otherwise: Show) -> Show:
+    """Pictures of rows whose thumbnails are there already; of others."""
 
-    If even the coarsest are too large, only the first rows are included.
+    def show(row: int, side: int) -> Image.Image:
+        return opened(thumbnails[row]) if row in thumbnails else otherwise(row, side)
+
+    return show
+
+
+def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int | None = None) -> list[str]:
+    """The thumbnails of different rows in base64, the best that fit into `budget` bytes. Each picture is shown once.
+
+    If even the coarsest are too large, only the first rows are included: as many as fit into `most` bytes (None:
+    `budget`).
     """
-    some = [show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]]
-    longest = max((side for picture in some for side in picture.size), default=1)
+    some = {row: show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]}
+    longest = max((side for picture in some.values() for side in picture.size), default=1)
     steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
-    for side, quality in steps[:-1]:
-        size = size_of([encode(picture.copy(), side, quality) for picture in some])
-        if size * len(rows) <= 0.95 * budget * len(some):
-            made = _first(show, rows, side, quality, budget)
-            if len(made) == len(rows):
-                return made
-    return _first(show, rows, *steps[-1], budget)
+
+    def seems_too_large(step: tuple[int, int]) -> bool:
+        size = size_of([encode(picture.copy(), *step) for picture in some.values()])
+        return size * len(rows) > 0.95 * budget * len(some)
+
+    while len(steps) > 1 and seems_too_large(steps[0]):
+        del steps[0]
+
+    def make(row: int) -> str:
+        return encode(some.pop(row) if row in some else show(row, steps[0][0]), *steps[0])
+
+    made = in_threads(make, rows, ahead=AHEAD)
+    while len(steps) > 1:
+        finer = list(made)
+        if size_of(finer) <= budget:
+            return finer
+        del steps[0]
+        made = in_threads(lambda thumbnail: encode(opened(thumbnail), *steps[0]), finer, ahead=AHEAD)
+    return _first(made, budget if most is None else most)
 
 
 def size_of(thumbnails: Sequence[str]) -> int:
@@ -248,10 +270,10 @@ def size_of(thumbnails: Sequence[str]) -> int:
     return sum(len(each) + SEPARATORS for each in thumbnails)
 
 
-def _first(show: Show, rows: Sequence[int], side: int, quality: int, budget: int) -> list[str]:
-    """The thumbnails of the first rows, as many as fit."""
+def _first(thumbnails: Iterable[str], budget: int) -> list[str]:
+    """The first thumbnails, as many as fit."""
     made: list[str] = []
-    for thumbnail in in_threads(lambda row: encode(show(row, side), side, quality), rows, ahead=AHEAD):
+    for thumbnail in thumbnails:
         budget -= size_of([thumbnail])
         if budget < 0:
             break
@@ -264,3 +286,8 @@ def encode(picture: Image.Image, side: int, quality: int) -> str:
     file = io.BytesIO()
     shrunk(picture, side).save(file, "webp", quality=quality)
     return base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def opened(thumbnail: str) -> Image.Image:
+    """The picture of a thumbnail."""
+    return Image.open(io.BytesIO(base64.b64decode(thumbnail)))
