@@ -45,8 +45,8 @@ SHOWN = (  # from the summary
     *("duplicates", "prototypes", "sentence"),
 )
 FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
-# (longest side in pixels, WebP quality), best first. Photographs are readable from about 100 pixels.
-LADDER = (*((320, 75), (224, 75), (160, 80), (112, 80), (80, 80)), *((64, 85), (64, 65), (48, 60), (32, 50)))
+READABLE = 160  # pixels of the longest side: no larger picture is shown smaller than that
+LADDER = (*((320, 75), (224, 75)), *((READABLE, quality) for quality in (80, 65, 50)))  # side and WebP quality
 SAMPLE = 64  # pictures from which the size of all is estimated
 SEPARATORS = 16  # bytes around each thumbnail in the page
 AHEAD = 256  # thumbnails that threads make before they are asked for
@@ -75,7 +75,7 @@ def write_page(
     W), or by the first of its `typical` rows. The table's columns like_given and like_suggested, where it has them, are
     the ids of the images to show as evidence.
     At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
-    thumbnails become coarser, then fewer.
+    thumbnails become coarser, then fewer; none is made smaller than `READABLE`.
     """
     if prototypes is not None and len(prototypes) != len(summary.class_names):
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(summary.class_names)} classes.")
@@ -243,7 +243,7 @@ def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int |
     """
     some = {row: show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]}
     longest = max((side for picture in some.values() for side in picture.size), default=1)
-    steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
+    steps = sorted({(max(READABLE, min(side, longest)), quality) for side, quality in LADDER}, reverse=True)
 
     def seems_too_large(step: tuple[int, int]) -> bool:
         size = size_of([encode(picture.copy(), *step) for picture in some.values()])
