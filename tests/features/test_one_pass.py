@@ -18,6 +18,7 @@ import hitnet
 from hitnet import HitNetError, Judges, open_data
 from hitnet.audit import judges as judges_module
 from hitnet.audit.labels import images_to_audit
+from hitnet.audit.report import LADDER, encode
 from hitnet.data.images import Streamed
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entry
@@ -238,12 +239,26 @@ def test_a_file_that_is_gone_before_the_page_is_written(photos, heads, tmp_path,
     assert (tmp_path / "audit" / "report.html").exists()
 
 
-def test_a_file_that_changes_meanwhile_is_noticed_by_its_checksum(photos, heads, tmp_path):
-    before = file_key(photos / "red" / "000.png").hex()
-    change = AfterThePass(lambda: (photos / "red" / "003.png").replace(photos / "red" / "000.png"))
-    audit = hitnet.audit_labels(photos, judges=heads, out=tmp_path / "audit", device="cpu", progress=change)
-    assert audit.table.set_index("path")["checksum"]["red/000.png"] == before
-    assert before != file_key(photos / "red" / "000.png").hex()
+def test_files_that_change_before_the_page_is_written(photos, heads, tmp_path, caplog):
+    """The table has the checksum of what was judged; the page shows what is there, and one message says so."""
+    names = ["red/000.png", "green/001.png"]
+    before = [file_key(photos / name).hex() for name in names]
+
+    def change():
+        for name in names:
+            Image.new("RGB", (16, 16), "white").save(photos / name)
+
+    options = {"judges": heads, "out": tmp_path / "audit", "device": "cpu", "progress": AfterThePass(change)}
+    table = hitnet.audit_labels(photos, **options).table.set_index("path")
+    assert table["checksum"][names].tolist() == before
+    assert before[0] != file_key(photos / names[0]).hex()
+    [said] = [message for message in caplog.messages if "changed" in message]
+    first = min(names, key=table.index.get_loc)
+    assert f"changed since they were judged: 2, the first {first}." in said
+    assert said.endswith("Audit again.")
+    page = (tmp_path / "audit" / "report.html").read_text()
+    white = encode(Image.new("RGB", (16, 16), "white"), *LADDER[2])
+    assert all(f'"{table["id"][name]}":"{white}"' in page for name in names)
 
 
 def test_two_passes_share_the_features(photos, backbone, monkeypatch, tmp_path):

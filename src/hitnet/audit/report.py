@@ -25,9 +25,12 @@ from torch import Tensor
 
 from hitnet.audit.audit_table import Summary
 from hitnet.audit.rows import Rows
-from hitnet.data.reading.decode import shrunk
-from hitnet.data.reading.pictures import PictureReader, pixel_picture
-from hitnet.errors import HitNetError
+from hitnet.data.reading.decode import fetched, picture, shrunk
+from hitnet.data.reading.entries import Checksums
+from hitnet.data.reading.pictures import pixel_picture
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError
+from hitnet.errors import HitNetError, one_line
+from hitnet.features.cache import file_key
 from hitnet.features.opinions import Ints
 from hitnet.runtime.files import write_text
 from hitnet.runtime.threads import in_threads
@@ -64,16 +67,17 @@ def write_page(
     classes: np.ndarray | None = None,
     prototypes: Tensor | None = None,
     typical: Sequence[Sequence[int]] = (),
-    pictures: PictureReader | None = None,
+    files: Sequence[AnyFile] | None = None,
+    checksums: Checksums | None = None,
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
     """Write the review page of an audit; returns the number of images on it.
 
-    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order;
-    `pictures` reads larger ones where there are files. Each class is shown by its decoded prototype, uint8 (K, C, H,
-    W), or by the first of its `typical` rows. The table's columns like_given and like_suggested, where it has them, are
-    the ids of the images to show as evidence.
+    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order, and so
+    are their `files`, if there are any, and what is known of these files' `checksums`. Each class is shown by its
+    decoded prototype, uint8 (K, C, H, W), or by the first of its `typical` rows. The table's columns like_given and
+    like_suggested, where it has them, are the ids of the images to show as evidence.
     At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
     thumbnails become coarser, then fewer; none is made smaller than `READABLE`.
     """
@@ -82,8 +86,9 @@ def write_page(
     rows = Rows(table, distances, tuple(summary.class_names), classes)
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
     show = show_pixels(images)
-    if pictures is not None:
-        show = show_files(pictures, rows, show)
+    changed: set[int] = set()  # rows
+    if files is not None:
+        show = show_files(files, checksums, changed, show)
     pictured: list[str] = []
     if typical or prototypes is not None:
         places = [own[0] if own else 0 for own in typical] or range(len(summary.class_names))
@@ -110,6 +115,9 @@ def write_page(
         "size": [*images.shape[:1:-1]],
     }
     write_text(path, render_page(title, finite_json(data)))
+    if changed:
+        text = "Files that have changed since they were judged: %d, the first %s. The page shows them as they are now."
+        log.warning(f"{text} Audit again.", len(changed), one_line(rows.paths[min(changed)]))
     return len(chosen)
 
 
@@ -210,16 +218,23 @@ def show_pixels(images: Tensor) -> Show:
     return lambda row, side: pixel_picture(images[row].cpu(), side)
 
 
-def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
-    """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone."""
+def show_files(files: Sequence[AnyFile], checksums: Checksums | None, changed: set[int], otherwise: Show) -> Show:
+    """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone.
+
+    The rows whose files do not have their checksums any more are added to `changed`.
+    """
     gone: list[int] = []
 
     def show(row: int, side: int) -> Image.Image:
         try:
-            return read(int(rows.ids[row]), rows.paths[row], side)
-        except HitNetError as error:
+            file = fetched(files[row])
+            if checksums is not None and file_key(file) != checksums[row].tobytes():
+                changed.add(row)
+            return picture(file, side)
+        except (UnreadableImageError, HitNetError) as error:
             if not gone:
-                log.warning("%s The page shows such images coarsely, or in black.", error)
+                name = one_line(str(files[row]))
+                log.warning("%s cannot be shown: %s. The page shows such images coarsely, or in black.", name, error)
             gone.append(row)
         return otherwise(row, side)
 
@@ -227,7 +242,7 @@ def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
 
 
 def show_again(thumbnails: Mapping[int, str], otherwise: Show) -> Show:
-    """Pictures of rows whose thumbnails are there already; of others."""
+    """Pictures of rows from the thumbnails that they have already; of other rows as `otherwise`."""
 
     def show(row: int, side: int) -> Image.Image:
         return opened(thumbnails[row]) if row in thumbnails else otherwise(row, side)
@@ -242,11 +257,11 @@ def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int |
     `budget`).
     """
     some = {row: show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]}
-    longest = max((side for picture in some.values() for side in picture.size), default=1)
+    longest = max((side for each in some.values() for side in each.size), default=1)
     steps = sorted({(max(READABLE, min(side, longest)), quality) for side, quality in LADDER}, reverse=True)
 
     def seems_too_large(step: tuple[int, int]) -> bool:
-        size = size_of([encode(picture.copy(), *step) for picture in some.values()])
+        size = size_of([encode(each.copy(), *step) for each in some.values()])
         return size * len(rows) > 0.95 * budget * len(some)
 
     while len(steps) > 1 and seems_too_large(steps[0]):
@@ -281,10 +296,10 @@ def _first(thumbnails: Iterable[str], budget: int) -> list[str]:
     return made
 
 
-def encode(picture: Image.Image, side: int, quality: int) -> str:
+def encode(image: Image.Image, side: int, quality: int) -> str:
     """A picture as WebP in base64, with a longest side of at most `side`. Small pictures keep their size."""
     file = io.BytesIO()
-    shrunk(picture, side).save(file, "webp", quality=quality)
+    shrunk(image, side).save(file, "webp", quality=quality)
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
