@@ -21,9 +21,9 @@ from hitnet.audit.labels import images_to_audit
 from hitnet.audit.report import LADDER, encode
 from hitnet.data.images import Streamed
 from hitnet.data.reading import decode
-from hitnet.data.reading.entries import Entry
+from hitnet.data.reading.entries import Entry, Skipped
 from hitnet.features import one_pass, photographs
-from hitnet.features.cache import file_key
+from hitnet.features.cache import FeatureCache, file_key
 from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.progress import Progress
@@ -195,6 +195,25 @@ def test_large_files_are_not_held_in_memory(photos, backbone, monkeypatch):
     monkeypatch.setattr(decode, "LARGEST_FETCHED", 100)
     assert decode.fetched(paths[0]) is paths[0]
     assert torch.equal(cached_features(paths, backbone, folder=photos.parent / "other"), expected)
+
+
+def test_a_large_file_that_changes_while_it_is_read_is_left_out(photos, backbone, monkeypatch):
+    """Its features are kept under neither checksum, and a GPU, which would read it later, does not get it."""
+    monkeypatch.setattr(decode, "LARGEST_FETCHED", 100)
+    *files, other = sorted(photos.rglob("*.png"))[:5]
+    keys, usual = [file_key(file) for file in (*files, other)], one_pass.read
+
+    def read(file, size):
+        if file == files[1]:
+            file.write_bytes(other.read_bytes())
+        return usual(file, size)
+
+    monkeypatch.setattr(one_pass, "read", read)
+    monkeypatch.setattr(one_pass, "gpu_jpeg", lambda *_: pytest.fail("a GPU would read it later"))
+    found = OnePass(backbone)([Entry(file.name, file) for file in files], np.ones(4, np.bool_))
+    assert found.undecodable == {1: Skipped(files[1].name, "it changed while it was read")}
+    cache = FeatureCache.of(backbone)
+    assert [key in cache for key in keys] == [True, False, True, True, False]
 
 
 @pytest.mark.parametrize("few", [10, 100])
