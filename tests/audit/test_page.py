@@ -11,6 +11,7 @@ import torch
 from audit_samples import make_audit, make_summary, with_neighbours
 from PIL import Image
 
+from hitnet.audit import report
 from hitnet.audit.report import LADDER, SHOWN, choose_rows, make_thumbnails, show_pixels, size_of, write_page
 from hitnet.audit.scoring import FLAGS
 from hitnet.errors import HitNetError
@@ -178,16 +179,46 @@ def test_each_thumbnail_shows_its_image():
         np.testing.assert_allclose(decoded(made[place]).mean((0, 1)), images[rows[place], :, 0, 0], atol=6)
 
 
-def test_large_images_shrink_to_thumbnails():
-    images = torch.randint(0, 256, (3, 1, 100, 200), dtype=torch.uint8)
-    sizes, budget = [], 1_000_000
-    for _ in LADDER:
-        made = make_thumbnails(show_pixels(images), range(3), budget=budget)
-        sizes.append(decoded(made[0]).shape[1::-1])
-        budget = size_of(made) - 1  # too little for these: the next are coarser
-    assert (sizes[0], sizes[-1]) == ((200, 100), (32, 16))
-    assert {(160, 80), (64, 32)} <= set(sizes)
-    assert sizes == sorted(sizes, reverse=True)
+def test_photographs_shrink_to_readable_thumbnails_and_then_become_fewer():
+    images = torch.randint(0, 256, (3, 1, 200, 400), dtype=torch.uint8)
+    made, budget = [], 1_000_000
+    while len(made) < len(LADDER) or len(made[-1]) == 3:
+        made.append(make_thumbnails(show_pixels(images), range(3), budget=budget))
+        budget = size_of(made[-1]) - 1  # too little for these: the next are coarser
+    sizes = [decoded(each[0]).shape[1::-1] for each in made]
+    assert sizes == [(320, 160), (224, 112), *4 * [(160, 80)]]
+    assert made[-1] == made[-2][:2]
+
+
+def test_a_photograph_among_icons_stays_readable(monkeypatch):
+    """Also where the sample holds only icons, and nothing fits."""
+    monkeypatch.setattr(report, "SAMPLE", 1)
+    icons, photograph = torch.zeros(1, 12, 12, dtype=torch.uint8), torch.zeros(1, 300, 400, dtype=torch.uint8)
+    images = [icons, photograph]
+    made = make_thumbnails(lambda row, side: show_pixels(images[row][None])(0, side), range(2), budget=1, most=10**6)
+    assert [decoded(each).shape[:2] for each in made] == [(12, 12), (120, 160)]
+
+
+def test_each_picture_is_asked_for_once_however_little_room_there_is(monkeypatch):
+    """Also where the sample makes finer ones seem to fit, and they do not."""
+    monkeypatch.setattr(report, "SAMPLE", 4)
+    images = torch.randint(0, 256, (16, 1, 100, 200), dtype=torch.uint8)
+    images[::4] = 0
+    asked, show = [], show_pixels(images)
+
+    def made(**room):
+        asked.clear()
+        thumbnails = make_thumbnails(lambda row, side: asked.append(row) or show(row, side), range(16), **room)
+        assert sorted(asked) == list(range(16))
+        return thumbnails
+
+    whole = made(budget=10**7)
+    coarser = made(budget=size_of(whole) - 1)
+    coarsest = made(budget=1, most=10**7)
+    assert [decoded(each[1]).shape[:2] for each in (whole, coarser)] == [(100, 200), (80, 160)]
+    assert len(whole) == len(coarser) == len(coarsest) == 16
+    assert size_of(whole) > size_of(coarser) > size_of(coarsest)
+    assert made(budget=1, most=size_of(coarsest) - 1) == coarsest[:15]
 
 
 def test_small_images_keep_their_size_and_the_best_quality():
@@ -237,11 +268,11 @@ def test_a_page_without_neighbours_shows_none(tmp_path):
 def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
     table, distances, _, names = make_audit(1200, 5, suspects=200)
     likes = np.random.default_rng(0).permutation(table["id"])
-    pixels = torch.randint(0, 256, (1200, 3, 48, 48), dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (1200, 3, 24, 24), dtype=torch.uint8)
     plain = (table, distances, pixels, names)
     similar = (table.assign(like_given=likes, like_suggested=likes[::-1]), distances, pixels, names)
     counts = []
-    for budget in (340_000, 700_000, 20_000_000):
+    for budget in (300_000, 500_000, 20_000_000):
         shown, _ = write(tmp_path, plain, max_bytes=budget)
         shown_with, page = write(tmp_path, similar, max_bytes=budget)
         assert (tmp_path / "page.html").stat().st_size <= budget
@@ -255,10 +286,10 @@ def test_neighbours_take_no_rows_from_a_small_page(tmp_path):
 
 def test_a_small_budget_gives_coarser_then_fewer_thumbnails(tmp_path):
     table, distances, _, names = make_audit(300, 5, suspects=300)
-    pixels = torch.randint(0, 256, (300, 3, 64, 64), dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (300, 3, 24, 24), dtype=torch.uint8)
     audit = (table, distances, pixels, names)
     sizes, shown = [], []
-    for budget in (20_000_000, 600_000, 300_000):
+    for budget in (20_000_000, 420_000, 300_000):
         shown.append(write(tmp_path, audit, max_bytes=budget)[0])
         sizes.append((tmp_path / "page.html").stat().st_size)
         assert sizes[-1] <= budget

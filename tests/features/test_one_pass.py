@@ -21,11 +21,13 @@ from hitnet import HitNetError, Judges, choose_recipe, open_data
 from hitnet.audit import judges as judges_module
 from hitnet.audit import networks as networks_module
 from hitnet.audit.labels import images_to_audit
+from hitnet.audit.report import LADDER, encode
 from hitnet.data.images import Streamed
 from hitnet.data.reading import decode, pixel_store
-from hitnet.data.reading.entries import Entry
+from hitnet.data.reading.entries import Entry, Skipped
 from hitnet.data.reading.stored import file_key
 from hitnet.features import one_pass, photographs
+from hitnet.features.cache import FeatureCache
 from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models import backbones
 from hitnet.models.backbones import open_backbone
@@ -142,15 +144,16 @@ def test_of_several_processes_each_tells_the_progress_of_all(photos, backbone, r
     assert len(told.steps) <= 15
 
 
-def test_an_audit_opens_further_only_what_it_shows(source, heads, monkeypatch):
+def test_an_audit_opens_further_only_what_it_shows(source, heads, tmp_path, monkeypatch):
+    """Each file once for the pass; one per class as a typical image; for the page, which shows all, each once more."""
     address, sizes = source
-    for decodes in (60, 0):
+    for out, decodes, once in ((None, 60, 1), (tmp_path / "audit", 60, 2)):
         with monkeypatch.context() as patch:
             watch = Watch(patch)
-            audit = hitnet.audit_labels(address, judges=heads, device="cpu")
-        typical = [name for name, times in watch.opened.items() if times > 1]
-        assert len(typical) <= 3  # one per class
-        assert watch.opened == dict.fromkeys(sizes, 1) | dict.fromkeys(typical, 2)
+            audit = hitnet.audit_labels(address, judges=heads, out=out, device="cpu")
+        typical = [name for name, times in watch.opened.items() if times > once]
+        assert len(typical) <= 3
+        assert watch.opened == dict.fromkeys(sizes, once) | dict.fromkeys(typical, once + 1)
         assert watch.decodes == decodes + 3
     assert isinstance(audit.images, Streamed)
     assert audit.prototypes.shape == (3, 3, 16, 16)
@@ -291,6 +294,25 @@ def test_large_files_are_not_held_in_memory(photos, backbone, monkeypatch):
     assert torch.equal(cached_features(paths, backbone, folder=photos.parent / "other"), expected)
 
 
+def test_a_large_file_that_changes_while_it_is_read_is_left_out(photos, backbone, monkeypatch):
+    """Its features are kept under neither checksum, and a GPU, which would read it later, does not get it."""
+    monkeypatch.setattr(decode, "LARGEST_FETCHED", 100)
+    *files, other = sorted(photos.rglob("*.png"))[:5]
+    keys, usual = [file_key(file) for file in (*files, other)], one_pass.read
+
+    def read(file, size):
+        if file == files[1]:
+            file.write_bytes(other.read_bytes())
+        return usual(file, size)
+
+    monkeypatch.setattr(one_pass, "read", read)
+    monkeypatch.setattr(one_pass, "gpu_jpeg", lambda *_: pytest.fail("a GPU would read it later"))
+    found = OnePass(backbone)([Entry(file.name, file) for file in files], np.ones(4, np.bool_))
+    assert found.undecodable == {1: Skipped(files[1].name, "it changed while it was read")}
+    cache = FeatureCache.of(backbone)
+    assert [key in cache for key in keys] == [True, False, True, True, False]
+
+
 @pytest.mark.parametrize("few", [10, 100])
 def test_many_grey_images_are_read_into_memory_and_photographs_are_not(photos, tmp_path, monkeypatch, few):
     monkeypatch.setattr(judges_module, "FEW", few)
@@ -333,12 +355,26 @@ def test_a_file_that_is_gone_before_the_page_is_written(photos, heads, tmp_path,
     assert (tmp_path / "audit" / "report.html").exists()
 
 
-def test_a_file_that_changes_meanwhile_is_noticed_by_its_checksum(photos, heads, tmp_path):
-    before = file_key(photos / "red" / "000.png").hex()
-    change = AfterThePass(lambda: (photos / "red" / "003.png").replace(photos / "red" / "000.png"))
-    audit = hitnet.audit_labels(photos, judges=heads, out=tmp_path / "audit", device="cpu", progress=change)
-    assert audit.table.set_index("path")["checksum"]["red/000.png"] == before
-    assert before != file_key(photos / "red" / "000.png").hex()
+def test_files_that_change_before_the_page_is_written(photos, heads, tmp_path, caplog):
+    """The table has the checksum of what was judged; the page shows what is there, and one message says so."""
+    names = ["red/000.png", "green/001.png"]
+    before = [file_key(photos / name).hex() for name in names]
+
+    def change():
+        for name in names:
+            Image.new("RGB", (16, 16), "white").save(photos / name)
+
+    options = {"judges": heads, "out": tmp_path / "audit", "device": "cpu", "progress": AfterThePass(change)}
+    table = hitnet.audit_labels(photos, **options).table.set_index("path")
+    assert table["checksum"][names].tolist() == before
+    assert before[0] != file_key(photos / names[0]).hex()
+    [said] = [message for message in caplog.messages if "changed" in message]
+    first = min(names, key=table.index.get_loc)
+    assert f"changed since they were judged: 2, the first {first}." in said
+    assert said.endswith("Audit again.")
+    page = (tmp_path / "audit" / "report.html").read_text()
+    white = encode(Image.new("RGB", (16, 16), "white"), *LADDER[2])
+    assert all(f'"{table["id"][name]}":"{white}"' in page for name in names)
 
 
 def test_two_passes_share_the_features(photos, backbone, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ from torch import Tensor
 
 from hitnet.audit.audit_table import Summary
 from hitnet.audit.rows import Rows
-from hitnet.data.reading.decode import shrunk
-from hitnet.data.reading.pictures import PictureReader, pixel_picture
-from hitnet.errors import HitNetError
+from hitnet.data.reading.decode import fetched, picture, shrunk
+from hitnet.data.reading.entries import Checksums
+from hitnet.data.reading.pictures import pixel_picture
+from hitnet.data.reading.stored import AnyFile, UnreadableImageError, file_key
+from hitnet.errors import HitNetError, one_line
 from hitnet.features.opinions import Ints
 from hitnet.runtime.files import write_text
 from hitnet.runtime.threads import in_threads
@@ -45,8 +47,8 @@ SHOWN = (  # from the summary
     *("duplicates", "prototypes", "sentence"),
 )
 FEWEST_OTHERS = 200  # unsuspicious images to show at least, if there are that many
-# (longest side in pixels, WebP quality), best first. Photographs are readable from about 100 pixels.
-LADDER = (*((320, 75), (224, 75), (160, 80), (112, 80), (80, 80)), *((64, 85), (64, 65), (48, 60), (32, 50)))
+READABLE = 160  # pixels of the longest side: no larger picture is shown smaller than that
+LADDER = (*((320, 75), (224, 75)), *((READABLE, quality) for quality in (80, 65, 50)))  # side and WebP quality
 SAMPLE = 64  # pictures from which the size of all is estimated
 SEPARATORS = 16  # bytes around each thumbnail in the page
 AHEAD = 256  # thumbnails that threads make before they are asked for
@@ -64,45 +66,47 @@ def write_page(
     classes: np.ndarray | None = None,
     prototypes: Tensor | None = None,
     typical: Sequence[Sequence[int]] = (),
-    pictures: PictureReader | None = None,
+    files: Sequence[AnyFile] | None = None,
+    checksums: Checksums | None = None,
     limit: int = 10_000,
     max_bytes: int = 25_000_000,
 ) -> int:
     """Write the review page of an audit; returns the number of images on it.
 
-    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order;
-    `pictures` reads larger ones where there are files. Each class is shown by its decoded prototype, uint8 (K, C, H,
-    W), or by the first of its `typical` rows. The table's columns like_given and like_suggested, where it has them, are
-    the ids of the images to show as evidence.
+    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order, and so
+    are their `files`, if there are any, and what is known of these files' `checksums`. Each class is shown by its
+    decoded prototype, uint8 (K, C, H, W), or by the first of its `typical` rows. The table's columns like_given and
+    like_suggested, where it has them, are the ids of the images to show as evidence.
     At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
-    thumbnails become coarser, then fewer.
+    thumbnails become coarser, then fewer; none is made smaller than `READABLE`.
     """
     if prototypes is not None and len(prototypes) != len(summary.class_names):
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(summary.class_names)} classes.")
     rows = Rows(table, distances, tuple(summary.class_names), classes)
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
     show = show_pixels(images)
-    if pictures is not None:
-        show = show_files(pictures, rows, show)
+    changed: set[int] = set()  # rows
+    if files is not None:
+        show = show_files(files, checksums, changed, show)
     pictured: list[str] = []
     if typical or prototypes is not None:
         places = [own[0] if own else 0 for own in typical] or range(len(summary.class_names))
         of_class = show_pixels(prototypes) if prototypes is not None and not typical else show
-        pictured = make_thumbnails(of_class, places, budget=max_bytes // 5)
-        pictured = pictured if len(pictured) == len(places) else []  # all of them or none
+        different = list(dict.fromkeys(places))
+        of_place = dict(zip(different, make_thumbnails(of_class, different, budget=max_bytes // 5), strict=False))
+        pictured = [of_place[place] for place in places] if len(of_place) == len(different) else []  # all or none
+        show = show_again(of_place, show) if typical else show
     spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
     # Neighbours get a third of the room, unless this loses rows.
-    shared = len(neighbour_rows(table, chosen)) > 0
-    thumbs = make_thumbnails(show, chosen.tolist(), budget=2 * room // 3 if shared else room)
-    if shared and len(thumbs) < len(chosen):
-        thumbs = make_thumbnails(show, chosen.tolist(), budget=room)
+    others = neighbour_rows(table, chosen)
+    thumbs = make_thumbnails(show, chosen.tolist(), budget=2 * room // 3 if len(others) else room, most=room)
     if not thumbs:
         raise HitNetError(f"A page of {max_bytes:,} bytes has no room for images. Raise max_bytes.")
+    if len(thumbs) == len(chosen):
+        thumbs += make_thumbnails(show, others.tolist(), budget=room - size_of(thumbs))
     chosen = chosen[: len(thumbs)]
-    others = neighbour_rows(table, chosen)
-    thumbs += make_thumbnails(show, others.tolist(), budget=room - size_of(thumbs))
     ids = rows.ids[np.concatenate([chosen, others])[: len(thumbs)]].tolist()
     data = _page_data(head, rows, chosen) | {
         "thumbs": dict(zip(ids, thumbs, strict=True)),
@@ -110,6 +114,9 @@ def write_page(
         "size": [*images.shape[:1:-1]],
     }
     write_text(path, render_page(title, finite_json(data)))
+    if changed:
+        text = "Files that have changed since they were judged: %d, the first %s. The page shows them as they are now."
+        log.warning(f"{text} Audit again.", len(changed), one_line(rows.paths[min(changed)]))
     return len(chosen)
 
 
@@ -210,37 +217,66 @@ def show_pixels(images: Tensor) -> Show:
     return lambda row, side: pixel_picture(images[row].cpu(), side)
 
 
-def show_files(read: PictureReader, rows: Rows, otherwise: Show) -> Show:
-    """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone."""
+def show_files(files: Sequence[AnyFile], checksums: Checksums | None, changed: set[int], otherwise: Show) -> Show:
+    """Pictures of the rows' files, which may be larger than the judged images; of those where a file is gone.
+
+    The rows whose files do not have their checksums any more are added to `changed`.
+    """
     gone: list[int] = []
 
     def show(row: int, side: int) -> Image.Image:
         try:
-            return read(int(rows.ids[row]), rows.paths[row], side)
-        except HitNetError as error:
+            file = fetched(files[row])
+            if checksums is not None and file_key(file) != checksums[row].tobytes():
+                changed.add(row)
+            return picture(file, side)
+        except (UnreadableImageError, HitNetError) as error:
             if not gone:
-                log.warning("%s The page shows such images coarsely, or in black.", error)
+                name = one_line(str(files[row]))
+                log.warning("%s cannot be shown: %s. The page shows such images coarsely, or in black.", name, error)
             gone.append(row)
         return otherwise(row, side)
 
     return show
 
 
-def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int) -> list[str]:
-    """The thumbnails of rows in base64: the best that fit into `budget` bytes.
+def show_again(thumbnails: Mapping[int, str], otherwise: Show) -> Show:
+    """Pictures of rows from the thumbnails that they have already; of other rows as `otherwise`."""
 
-    If even the coarsest are too large, only the first rows are included.
+    def show(row: int, side: int) -> Image.Image:
+        return opened(thumbnails[row]) if row in thumbnails else otherwise(row, side)
+
+    return show
+
+
+def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int | None = None) -> list[str]:
+    """The thumbnails of different rows in base64, the best that fit into `budget` bytes. Each picture is shown once.
+
+    If even the coarsest are too large, only the first rows are included: as many as fit into `most` bytes (None:
+    `budget`).
     """
-    some = [show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]]
-    longest = max((side for picture in some for side in picture.size), default=1)
-    steps = sorted({(min(side, longest), quality) for side, quality in LADDER}, reverse=True)
-    for side, quality in steps[:-1]:
-        size = size_of([encode(picture.copy(), side, quality) for picture in some])
-        if size * len(rows) <= 0.95 * budget * len(some):
-            made = _first(show, rows, side, quality, budget)
-            if len(made) == len(rows):
-                return made
-    return _first(show, rows, *steps[-1], budget)
+    some = {row: show(row, LADDER[0][0]) for row in rows[:: max(1, len(rows) // SAMPLE)]}
+    longest = max((side for each in some.values() for side in each.size), default=1)
+    steps = sorted({(max(READABLE, min(side, longest)), quality) for side, quality in LADDER}, reverse=True)
+
+    def seems_too_large(step: tuple[int, int]) -> bool:
+        size = size_of([encode(each.copy(), *step) for each in some.values()])
+        return size * len(rows) > 0.95 * budget * len(some)
+
+    while len(steps) > 1 and seems_too_large(steps[0]):
+        del steps[0]
+
+    def make(row: int) -> str:
+        return encode(some.pop(row) if row in some else show(row, steps[0][0]), *steps[0])
+
+    made = in_threads(make, rows, ahead=AHEAD)
+    while len(steps) > 1:
+        finer = list(made)
+        if size_of(finer) <= budget:
+            return finer
+        del steps[0]
+        made = in_threads(lambda thumbnail: encode(opened(thumbnail), *steps[0]), finer, ahead=AHEAD)
+    return _first(made, budget if most is None else most)
 
 
 def size_of(thumbnails: Sequence[str]) -> int:
@@ -248,10 +284,10 @@ def size_of(thumbnails: Sequence[str]) -> int:
     return sum(len(each) + SEPARATORS for each in thumbnails)
 
 
-def _first(show: Show, rows: Sequence[int], side: int, quality: int, budget: int) -> list[str]:
-    """The thumbnails of the first rows, as many as fit."""
+def _first(thumbnails: Iterable[str], budget: int) -> list[str]:
+    """The first thumbnails, as many as fit."""
     made: list[str] = []
-    for thumbnail in in_threads(lambda row: encode(show(row, side), side, quality), rows, ahead=AHEAD):
+    for thumbnail in thumbnails:
         budget -= size_of([thumbnail])
         if budget < 0:
             break
@@ -259,8 +295,13 @@ def _first(show: Show, rows: Sequence[int], side: int, quality: int, budget: int
     return made
 
 
-def encode(picture: Image.Image, side: int, quality: int) -> str:
+def encode(image: Image.Image, side: int, quality: int) -> str:
     """A picture as WebP in base64, with a longest side of at most `side`. Small pictures keep their size."""
     file = io.BytesIO()
-    shrunk(picture, side).save(file, "webp", quality=quality)
+    shrunk(image, side).save(file, "webp", quality=quality)
     return base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def opened(thumbnail: str) -> Image.Image:
+    """The picture of a thumbnail."""
+    return Image.open(io.BytesIO(base64.b64decode(thumbnail)))

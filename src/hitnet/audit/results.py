@@ -215,7 +215,8 @@ class Audit:
             title=f"Label audit: {self.summary.data}",
             prototypes=self.prototypes,
             typical=typical,
-            pictures=self.data.pictures(self.summary.split) if self.data is not None and self.data.by_path else None,
+            files=None if self.data is None else self.data.image_files(images),
+            checksums=images.checksums,
             summary=self.summary,
         )
 

@@ -179,20 +179,25 @@ class OnePass:
         try:
             if not self.findings.decoded[place]:
                 return _Sight(header(file))
-            file = fetched(file)
-            jpeg = gpu_jpeg(file, self.device)
-            sight = _Sight(header(file) if jpeg is None else jpeg.header, file_key(file))
+            stored, file = file, fetched(file)
+            large = file is stored  # and may change while it is read: its checksum is compared once it is decoded
+            jpeg = None if large else gpu_jpeg(file, self.device)
+            key = file_key(file)
+            sight = _Sight(header(file) if jpeg is None else jpeg.header, key)
         except UnreadableImageError as error:
             return _Sight(Skipped(path, str(error)))
         with self.lock:
-            new = sight.key not in self.seen
-            self.seen.add(sight.key)
-        if not new or (self.cache is not None and sight.key in self.cache):
+            new = key not in self.seen
+            self.seen.add(key)
+        if not new or (self.cache is not None and key in self.cache):
             return sight
         try:
-            if self.backbone is not None:
-                return sight._replace(image=jpeg or read(file, self.backbone.input_size))
-            decode(file, (1, 1, 1))
+            if self.backbone is None:
+                decode(file, (1, 1, 1))
+            else:
+                sight = sight._replace(image=jpeg or read(file, self.backbone.input_size))
+            if large and file_key(file) != key:
+                raise UnreadableImageError("it changed while it was read")
         except UnreadableImageError as error:
             return sight._replace(image=str(error))
         return sight
