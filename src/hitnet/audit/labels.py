@@ -57,8 +57,9 @@ def audit_labels(
     judges.wanted(where)
     if out is None and started_by_torchrun():
         raise HitNetError("Several processes need `out`, a folder that all of them see.")
-    ranks, opened = connect(where), open_data(data)
+    ranks = connect(where)
     with watched(ranks), ExitStack() as stack:
+        opened = open_data(data)
         opened.check_outside(out)
         folder = ranks.from_first(lambda: stack.enter_context(audit_folder.claimed(out, resume=resume)))
         split = split or opened.audit_split
