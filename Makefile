@@ -53,6 +53,7 @@ KILLS ?= 500
 attack: setup
 	$(BIN)/python tests/attack/attack.py fuzz --seed $(SEED) --minutes $(MINUTES) --out attack
 	$(BIN)/python tests/attack/attack.py kill --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --out attack
+	$(BIN)/python tests/attack/attack.py kill --only large --kills 20 --out attack/large
 	$(BIN)/python tests/attack/attack.py serve --seed $(SEED) --minutes $(MINUTES) --kills $(KILLS) --soak 20 --out attack
 
 # The paper's results: how far they are, and their time here; `make reproduce NAME=table1-constant` makes missing runs.

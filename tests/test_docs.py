@@ -117,7 +117,9 @@ def test_arguments_in_python_code_are_taken(page):
 
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-OF_OTHER_PROGRAMS = {"--check", "--inplace", "--logdir", "--max-restarts", "--nproc-per-node"}
+OF_TORCHRUN = {"--max-restarts", "--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id"}
+OF_SLURM = {"--cpus-per-task", "--gpus-per-node", "--nodes", "--ntasks-per-node"}
+OF_OTHER_PROGRAMS = {"--check", "--inplace", "--logdir"} | OF_TORCHRUN | OF_SLURM
 
 
 @cache

@@ -2,11 +2,12 @@
 
 python tests/attack/attack.py fuzz --seed 0 --minutes 30 --most 15000 --out attack
 python tests/attack/attack.py kill --seed 0 --kills 500 --out attack
+python tests/attack/attack.py kill --only large --kills 20 --out attack/large
 python tests/attack/attack.py serve --seed 0 --kills 200 --soak 20 --out attack
 python tests/attack/attack.py repeat attack/findings/NAME.json
 python tests/attack/attack.py join RECORD.json attack/fuzz.json attack/server.json attack/kills.json
 
-`make attack` does all three. The records go to OUT/fuzz.json, OUT/kills.json and OUT/server.json, findings to
+`make attack` does all four. The records go to OUT/fuzz.json, OUT/kills.json and OUT/server.json, findings to
 OUT/findings. Exit code 1 if anything broke.
 """
 
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     kill.add_argument("--seed", type=int, default=0)
     kill.add_argument("--kills", type=int, default=500)
     kill.add_argument("--minutes", type=float, default=30.0)
-    kill.add_argument("--only", action="append", help="only this command; may be given several times")
+    kill.add_argument("--only", action="append", help="only this command, or large; may be given several times")
     kill.add_argument("--out", type=Path, default=Path("attack"))
     serve = commands.add_parser("serve", help="send hostile requests to review servers, and kill these")
     serve.add_argument("--seed", type=int, default=0)
@@ -137,7 +138,7 @@ def run_server(args: argparse.Namespace) -> None:
 
 
 def run_join(args: argparse.Namespace) -> None:
-    """Sums and largest values of all parts, of which each names its command and seed."""
+    """Sums and largest values of all parts, of which each names its command and seed; a part may be joined itself."""
     parts = [json.loads(path.read_text()) for path in args.parts]
     kinds: dict[str, dict[str, float]] = {}
     for name, row in ((name, row) for part in parts for name, row in part.get("kinds", {}).items()):
@@ -147,7 +148,8 @@ def run_join(args: argparse.Namespace) -> None:
             old[key] = max(old.get(key, 0), value) if largest else old.get(key, 0) + value
     counted = ("inputs", "kills", "hostile_requests", "acknowledged_decisions")
     left_out = ("kinds", "commands", "statuses")
-    runs = [{key: value for key, value in part.items() if key not in left_out} for part in parts]
+    alone = [run for part in parts for run in part.get("runs", [part])]
+    runs = [{key: value for key, value in run.items() if key not in left_out} for run in alone]
     totals: dict[str, object] = {key: sum(part.get(key, 0) for part in parts) for key in counted}
     totals["findings"] = sum(part["findings"] if "kinds" in part else len(part["findings"]) for part in parts)
     commands: dict[str, Counter[str]] = {}

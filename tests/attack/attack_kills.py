@@ -1,12 +1,12 @@
 """Kill long commands with `kill -9` at random and at forced moments, resume them, and compare with an undisturbed run.
 
 A command runs in a process that is forked from one that has everything imported, through the same entry as the program
-`hitnet`. A forced moment is the N-th time that the command opens, renames, removes or makes a file or folder.
+`hitnet`. A forced moment is the N-th time that the command opens, renames, removes or makes a file or folder; in a
+large audit, the N-th step of its progress, so that kills are spread over its whole length.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
 import importlib
@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -34,11 +35,13 @@ from hitnet import cli
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.labels import judged_audit
 from hitnet.data import save_npz
+from hitnet.data.known.datasets import PHOTOS
 from hitnet.features import one_pass
 from hitnet.runtime import files
 from hitnet.training import engine
 from toy import toy_images
 
+STEP = "hitnet.step"
 EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.truncate", "shutil.copyfile")
 WAITING = 900.0  # seconds; a command that takes longer hangs, however busy the machine is
 TIMES = ("seconds", "images_per_second", "epoch_seconds", "date", "code")
@@ -54,6 +57,7 @@ class Command:
         run: Runs it in a folder, in the forked process; again where an interrupted one is resumed.
         result: What it gave, to be compared; times are left out.
         originals: Files that it must not touch.
+        events: What is counted for forced moments. Of steps, all kills are in one round, each after the one before.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Command:
     run: Callable[[Path, bool], None]
     result: Callable[[Path], Any]
     originals: tuple[str, ...]
+    events: tuple[str, ...] = EVENTS
 
 
 def digest(path: Path) -> str:
@@ -187,15 +192,42 @@ def run_features(root: Path, resume: bool) -> None:
     os.environ["HITNET_CACHE"] = str(root / "cache")
     one_pass.PER_SHARD = 4
     heads = hitnet.Judges("features", backbone=hitnet.open_backbone(Tiny(), input_size=8), repeats=1)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(root / "audit")
-    audit = hitnet.audit_labels(root / "photos", judges=heads, device="cpu", out=root / "audit")
-    np.save(root / "features.npy", audit.distances)
+    hitnet.audit_labels(root / "photos", judges=heads, device="cpu", out=root / "audit", resume=resume)
 
 
 def features_result(root: Path) -> Any:
     audit = hitnet.open_audit(root / "audit")
     return [audit.table.to_csv(), audit.distances.tolist()]
+
+
+def write_clothes(root: Path) -> None:
+    """The photographs that ship, as files."""
+    with ZipFile(PHOTOS) as archive:
+        for name in archive.namelist():
+            path = root / "photos" / Path(name).parent.name / Path(name).name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.read(name))
+
+
+def run_large(root: Path, resume: bool) -> None:
+    os.environ["HITNET_CACHE"] = str(root / "cache")
+    one_pass.PER_SHARD = 64
+    hooks = {"progress": Steps(root), "device": "cpu", "out": root / "audit", "resume": resume}
+    hitnet.audit_labels(root / "photos", judges="features", **hooks)
+
+
+class Steps(hitnet.Progress):
+    """Makes an event of each part of the work and each step."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def part(self, name: str, steps: int | None = None, unit: str = "steps") -> None:
+        self.step()
+
+    def step(self, count: int = 1) -> None:
+        for _ in range(count):
+            sys.audit(STEP, self.root)
 
 
 class Tiny(torch.nn.Module):
@@ -218,6 +250,7 @@ COMMANDS = (
     Command("apply", write_decided, run_apply, lambda root: tree(root / "new"), ("photos", "audit", "corrections.csv")),
     Command("features", write_photos, run_features, features_result, ("photos",)),
 )
+LARGE = Command("large", write_clothes, run_large, features_result, ("photos",), (STEP,))
 
 
 @dataclass
@@ -264,7 +297,7 @@ def _run(command: Command, root: Path, resume: bool, kill_at: int | None, log: P
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal events
-        if event not in EVENTS or not str(arguments[0]).startswith(inside):
+        if event not in command.events or not str(arguments[0]).startswith(inside):
             return
         if event == "open" and not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
             return
@@ -339,8 +372,10 @@ def attack_command(command: Command, base: Path, kills: int, rng: random.Random,
     rng.shuffle(forced_moments)
     while tally.kills < kills and time.monotonic() < end:
         _clear(whole, samples, command)
-        if forced_moments and tally.rounds % 2 == 0:
-            moments: Sequence[int | float] = [forced_moments.pop()]
+        if command.events == (STEP,):
+            moments: Sequence[int | float] = np.linspace(1, reference.events, kills).round().astype(int).tolist()
+        elif forced_moments and tally.rounds % 2 == 0:
+            moments = [forced_moments.pop()]
         else:
             several = min(rng.choice((2, 4, 8)), max(2, kills - tally.kills))
             moments = [rng.uniform(0, reference.seconds) for _ in range(several)]
@@ -423,7 +458,7 @@ def attack(
 ) -> dict[str, Any]:
     """Kill the commands, each equally often, `kills` times or a few more in all."""
     warm_up()
-    commands = [command for command in COMMANDS if only is None or command.name in only]
+    commands = [each for each in (*COMMANDS, LARGE) if (each is not LARGE if only is None else each.name in only)]
     end = time.monotonic() + seconds
     tallies: dict[str, Tally] = {}
     with tempfile.TemporaryDirectory(prefix="hitnet-kills-") as folder:

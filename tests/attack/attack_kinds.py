@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from toy_book import toy_book
 
 import hitnet
-from hitnet.audit.audit_folder import CHECKSUMS, CLASSES, DISTANCES, SUMMARY, TABLE, Settings, claimed
+from hitnet.audit.audit_folder import CHECKSUMS, CLASSES, DISTANCES, SUMMARY, TABLE, Settings, claimed, write_settings
 from hitnet.data import check_data, open_data, read_image
 from hitnet.data.known.makers import read_cifar, read_idx, read_svhn
 from hitnet.decisions.correction_files import read_corrections
@@ -100,8 +100,8 @@ def read_sums_again(root: Path) -> None:
 
 
 def read_settings(root: Path) -> None:
-    with claimed(root / "audit", Settings("x", "all", COUNT), resume=True):
-        pass
+    with claimed(root / "audit", resume=True) as folder:
+        write_settings(folder, Settings("x", "all", COUNT))
 
 
 def read_ledger(root: Path) -> None:

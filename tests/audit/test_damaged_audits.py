@@ -16,11 +16,14 @@ from hitnet.audit.audit_folder import read_kept
 from hitnet.data import open_data
 from hitnet.decisions.correction_files import read_corrections
 from hitnet.decisions.corrections import correct
+from hitnet.features.one_pass import OnePass
+from hitnet.models.backbones import open_backbone
 from hitnet.review.server import _duplicates
+from hitnet.runtime import locks
 from hitnet.runtime.files import checksum, write_json
-from hitnet.runtime.locks import claim, release
 from hitnet.runtime.spreadsheets import defuse, undefuse
 from hitnet.runtime.spreadsheets import write_csv as write_table
+from toy import TinyBackbone, colour_images, write_images
 
 FILES = ("audit.parquet", "distances.npy", "summary.json")
 FORMULA = '=HYPERLINK("http://x","y")'
@@ -165,17 +168,38 @@ def test_an_audit_that_was_killed_before_its_settings_were_written_is_begun_anew
     assert not (tmp_path / "out" / ".settings.0123abcd.json").exists()
 
 
-def test_two_processes_do_not_audit_into_one_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("hitnet.runtime.locks.claim", lambda path: False)
+def test_a_second_audit_into_a_folder_is_refused_before_it_reads_a_file(tmp_path, monkeypatch):
+    photos = write_images(tmp_path / "photos", colour_images(12))
+
+    def audit():
+        judges = Judges("features", backbone=open_backbone(TinyBackbone(), input_size=16))
+        hitnet.audit_labels(photos, judges=judges, out=tmp_path / "out", device="cpu")
+
+    def audit_meanwhile(*arguments):
+        monkeypatch.setattr(OnePass, "__call__", None)
+        monkeypatch.setattr(locks, "_claims", {})  # as in another process
+        audit()
+
+    monkeypatch.setattr(OnePass, "__call__", audit_meanwhile)
     with pytest.raises(HitNetError, match="another process is auditing here"):
-        quick_audit(mislabelled(), out=tmp_path / "out")
+        audit()
+
+
+def test_an_audit_that_is_refused_leaves_no_folder_of_its_own(tmp_path):
+    photos = write_images(tmp_path / "photos", colour_images(1))
+    (tmp_path / "old").mkdir()
+    for name in ("old", "new"):
+        with pytest.raises(HitNetError, match="at least two"):
+            quick_audit(photos, out=tmp_path / name)
+    assert (tmp_path / "old").exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_a_killed_audit_left_is_removed(own):
     data = mislabelled()
     (own / ".audit.0123abcd.parquet").write_text("half")
-    assert claim(own / ".auditing")
-    release(own / ".auditing")
+    assert locks.claim(own / ".auditing")
+    locks.release(own / ".auditing")
     quick_audit(data, out=own, resume=True)
     assert not list(own.glob(".*"))
 

@@ -15,12 +15,13 @@ from torch import nn
 from hitnet.data.reading.stored import file_key
 from hitnet.errors import HitNetError
 from hitnet.features import cache, one_pass
-from hitnet.features.cache import FeatureCache
+from hitnet.features.cache import FeatureCache, kept_features
 from hitnet.features.extraction import extract
 from hitnet.features.one_pass import cached_features
 from hitnet.models.backbones import open_backbone
 from hitnet.runtime.files import replacing
-from toy import Counted
+from hitnet.runtime.ranks import SINGLE, Ranks
+from toy import Counted, TinyBackbone
 
 
 class Means(nn.Module):
@@ -177,19 +178,22 @@ def test_a_cache_finds_what_was_added(tmp_path):
     assert len(FeatureCache(tmp_path / "c", 5)) == 0
 
 
-def test_features_that_another_process_removed_are_missed(count, tmp_path, monkeypatch):
-    count()
-    find = FeatureCache.find
-    asked = []
-
-    def removed_meanwhile(self, keys):
-        asked.append(len(keys))
-        places = find(self, keys)
-        return places if len(asked) == 1 else np.full_like(places, -1)
-
-    monkeypatch.setattr(FeatureCache, "find", removed_meanwhile)
-    with pytest.raises(HitNetError, match="lost features while they were read"):
-        count()
+@pytest.mark.parametrize(
+    ("ranks", "says"),
+    [
+        (SINGLE, "lacks features of 2 of 3 images: another process removed them. Try again."),
+        (
+            Ranks(1, 2),
+            "lacks features of 2 of 3 images: .* Set the variable HITNET_CACHE to a folder that all machines",
+        ),
+    ],
+)
+def test_features_that_the_cache_lacks_are_missed(ranks, says, tmp_path):
+    backbone = open_backbone(TinyBackbone(), input_size=16)
+    keys = [bytes([i]) * 16 for i in range(3)]
+    FeatureCache.of(backbone, tmp_path).add(keys[:1], torch.zeros(1, 8))
+    with pytest.raises(HitNetError, match=says):
+        kept_features(np.frombuffer(b"".join(keys), "V16"), backbone, folder=tmp_path, ranks=ranks)
 
 
 def test_a_shard_that_cannot_be_opened_now_is_not_removed(count, tmp_path, monkeypatch):

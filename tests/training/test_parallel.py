@@ -34,7 +34,10 @@ def assert_close(folder, other, tolerance=2e-5):
 TOGETHER = """
     import sys
     from pathlib import Path
+    import torch
     import hitnet
+    from hitnet import HitNetError
+    from hitnet.runtime.ranks import connect, watched
     from toy import toy_images
 
     def train_on_files(photos, out):
@@ -59,6 +62,25 @@ TOGETHER = """
             )
             assert "forward" not in vars(run.model.head.norm)
 
+    def fail():
+        # In the first process only, and in both.
+        both = connect(torch.device("cpu"))
+
+        def work():
+            raise error
+
+        def here():
+            raise HitNetError("all meet this")
+
+        attempts = [(MemoryError(), both.from_first), (KeyboardInterrupt(), both.from_first)]
+        for error, call in [*attempts, (HitNetError("the disk is full"), both.from_first), (None, lambda _: here())]:
+            both.wait()
+            try:
+                with watched(both):
+                    call(work)
+            except BaseException as raised:
+                print(f"{type(raised).__name__}: {raised}", flush=True)
+
     def deal_out(data, out):
         # The command line, and once more, which it refuses.
         from contextlib import suppress
@@ -75,6 +97,7 @@ TOGETHER = """
         train(out, source)
         train_on_files(photos, Path(out) / "files")
         print("trained", flush=True)
+        fail()
         deal_out(data, many)
 """
 
@@ -129,6 +152,19 @@ def test_seeds_are_dealt_out(together):
         assert all(torch.equal(there[name], here[name]) for name in here)
     assert ended.returncode != 0
     assert " ".join(ended.stderr.split()).count("seed-0 already holds a run. Use --resume to continue it") == 1
+
+
+@pytest.mark.slow(seconds=180)
+def test_an_error_of_one_process_ends_all_and_is_reported_once(together):
+    printed = together[0].stdout.splitlines()
+    again = "Nothing that was written is lost: start all processes again, with `resume`."
+    for first, others in {
+        "MemoryError: ": f"Process 0 ended with MemoryError(). {again}",
+        "KeyboardInterrupt: ": f"Process 0 ended with KeyboardInterrupt(). {again}",
+        "HitNetError: the disk is full": "the disk is full",
+        "HitNetError: all meet this": "all meet this",
+    }.items():
+        assert printed.count(first) == printed.count(f"ReportedElsewhereError: {others}") == 1, printed
 
 
 @pytest.mark.slow(seconds=180)

@@ -18,7 +18,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -57,28 +57,36 @@ def own_file(folder: Path, name: str, *, largest: int = LARGEST) -> Path:
 
 
 @contextmanager
-def claimed(
-    out: str | Path | None, settings: Settings, *, resume: bool, may_grow: bool = False
-) -> Iterator[Path | None]:
-    """The folder of an audit, new or to be resumed, which no other process uses meanwhile; None if there is none.
-
-    With `may_grow`, files may have come or gone since. Heads on features then judge all again, but only new files are
-    read: the features of the others are kept.
-    """
+def claimed(out: str | Path | None, *, resume: bool) -> Iterator[Path | None]:
+    """The folder of an audit, new or to be resumed, which no other process uses meanwhile; None if there is none."""
     if out is None:
         yield None
         return
     folder = files.expand(out)
-    if has_begun(folder, resume=resume):
-        _check_same(folder, settings, may_grow=may_grow)
+    has_begun(folder, resume=resume)
+    new = not folder.exists()
     if not locks.claim(folder / CLAIM):
         raise HitNetError(f"{folder}: another process is auditing here. Wait for it, or choose another `out`.")
     try:
         files.remove_litter(folder)
-        files.write_json(folder / SETTINGS, asdict(settings))
         yield folder
     finally:
         locks.release(folder / CLAIM)
+        if new:
+            with suppress(OSError):  # what was written stays
+                folder.rmdir()
+
+
+def write_settings(folder: Path, settings: Settings, *, may_grow: bool = False) -> None:
+    """Write what is audited into a claimed folder; raise HitNetError if it holds the audit of something else.
+
+    With `may_grow`, files may have come or gone since. Heads on features then judge all again, but only new files are
+    read: the features of the others are kept.
+    """
+    check_in_place(folder)
+    if has_begun(folder, resume=True):
+        _check_same(folder, settings, may_grow=may_grow)
+    files.write_json(folder / SETTINGS, asdict(settings))
 
 
 def _check_same(folder: Path, settings: Settings, *, may_grow: bool) -> None:
@@ -121,8 +129,8 @@ def check_in_place(folder: Path) -> None:
     if moved is not None:
         where = "" if moved.parent == folder.absolute() else f" to {moved.parent}"
         raise HitNetError(
-            f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
-            "repeat the audit in its new place with `resume`."
+            f"{folder} was moved{where} or removed while it was audited. What was written is in it: repeat the audit "
+            "in its new place with `resume`."
         )
 
 

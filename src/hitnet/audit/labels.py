@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hitnet.audit import audit_folder, audit_table
-from hitnet.audit.audit_folder import SUMMARY, Kept, Settings, claimed
+from hitnet.audit.audit_folder import SUMMARY, Kept, Settings
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.judges import Judges
 from hitnet.audit.results import Audit, open_audit
@@ -57,11 +57,11 @@ def audit_labels(
     judges.wanted(where)
     if out is None and started_by_torchrun():
         raise HitNetError("Several processes need `out`, a folder that all of them see.")
-    ranks, opened = connect(where), open_data(data)
+    ranks = connect(where)
     with watched(ranks), ExitStack() as stack:
+        opened = open_data(data)
         opened.check_outside(out)
-        if out is not None:
-            ranks.from_first(lambda: audit_folder.has_begun(files.expand(out), resume=resume))
+        folder = ranks.from_first(lambda: stack.enter_context(audit_folder.claimed(out, resume=resume)))
         split = split or opened.audit_split
         bar = stack.enter_context(shown(progress, f"Auditing {opened.name}"))
         backbone, look = None, None
@@ -74,8 +74,8 @@ def audit_labels(
         if ranks.from_first(lambda: settings) != settings:
             raise HitNetError(f"Process {ranks.rank} sees other images than process 0. Give all the same data.")
         may_grow = opened.by_path and opened.options.limit is None
-        claim = claimed(out, settings, resume=resume, may_grow=may_grow)
-        folder = ranks.from_first(lambda: stack.enter_context(claim))
+        if folder is not None:
+            ranks.from_first(lambda: audit_folder.write_settings(folder, settings, may_grow=may_grow))
         case = Case(opened, images, split, where, folder, bar, ranks, backbone)
         judgement = judges.judge(case)
         if ranks.size == 1:

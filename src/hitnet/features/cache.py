@@ -146,9 +146,13 @@ def kept_features(
     cache = FeatureCache.of(backbone, folder)
     places = cache.find(keys)
     if (places < 0).any():
-        raise HitNetError(
-            f"{cache.folder} lost features while they were read: another process removed them. Try again."
-        )
+        why = "another process removed them. Try again."
+        if ranks.size > 1:
+            why = (
+                "it is on one machine only, or another process removed them. Set the variable HITNET_CACHE to a folder "
+                "that all machines see, and start all processes again."
+            )
+        raise HitNetError(f"{cache.folder} lacks features of {(places < 0).sum():,} of {len(keys):,} images: {why}")
     if out is None:
         features = np.empty((len(keys), cache.num_features), np.float16)
         cache.read(places, features)

@@ -6,12 +6,12 @@ import logging
 import os
 import re
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ T = TypeVar("T")
 LOST = re.compile(r"gloo|nccl|connection|socket|broken pipe|timed out|store", re.IGNORECASE)
 RESUME_HINT = "Nothing that was written is lost: start all processes again, with `resume`."
 PATIENCE = timedelta(days=1)  # networks of several processes may end at very different times
+_works = count()  # each process counts what it does together with the others
 
 
 @dataclass(frozen=True)
@@ -40,19 +41,22 @@ class Ranks:
         return self.rank == 0
 
     def from_first(self, work: Callable[[], T]) -> T:
-        """Call `work` in the first process and return its result in all; a HitNetError there is raised in all."""
+        """Call `work` in the first process and return its result in all; an error there ends all."""
         if self.size == 1:
             return work()
         told: list[Any] = [None, None]
-        error = None
+        error: BaseException | None = None
         if self.first:
             try:
                 told[0] = work()
-            except HitNetError as raised:
-                error, told[1] = raised, str(raised)
-        dist.broadcast_object_list(told, src=0)
-        if error is not None:
-            raise error
+            except BaseException as raised:  # whatever it is: the others wait for a word
+                known = isinstance(raised, HitNetError)
+                error, told[1] = raised, str(raised) if known else f"Process 0 ended with {raised!r}. {RESUME_HINT}"
+        try:
+            dist.broadcast_object_list(told, src=0)
+        finally:
+            if error is not None:  # it says more than that others are lost, too
+                raise error
         if told[1] is not None:
             raise ReportedElsewhereError(told[1])
         return told[0]
@@ -128,7 +132,7 @@ def disconnect() -> None:
 
 @contextmanager
 def watched(ranks: Ranks) -> Iterator[None]:
-    """Report the loss of another process in one sentence; only the first process reports errors that all meet."""
+    """Report in one sentence why the work ends: only the first process that fails reports, the others end with it."""
     if ranks.size == 1:
         yield
         return
@@ -136,19 +140,29 @@ def watched(ranks: Ranks) -> Iterator[None]:
     def told_to_stop(number: int, frame: FrameType | None) -> None:
         raise HitNetError(f"Told to stop, most likely because another process of this job ended. {RESUME_HINT}")
 
-    in_main_thread = threading.current_thread() is threading.main_thread()
+    work, in_main_thread = next(_works), threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, told_to_stop) if in_main_thread else None
     try:
         yield
-    except DivergedError as error:
-        if ranks.first:
+    except BaseException as error:
+        if in_main_thread:  # torchrun asks to stop while the error is reported
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if isinstance(error, ReportedElsewhereError):
             raise
-        raise ReportedElsewhereError(str(error)) from error
-    except RuntimeError as error:
-        if isinstance(error, dist.DistError) or LOST.search(str(error)):
+        # All meet a loss that is not finite; the first process has the other networks.
+        if not (ranks.first if isinstance(error, DivergedError) else _is_first_to_fail(work)):
+            raise ReportedElsewhereError(str(error)) from error
+        if isinstance(error, RuntimeError) and (isinstance(error, dist.DistError) or LOST.search(str(error))):
             raise HitNetError(f"Another process of this job was lost. {RESUME_HINT}") from error
         raise
-    finally:
-        if in_main_thread:
-            # While an error is reported, ignore torchrun's request to stop.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.exc_info()[0] else before)
+    if in_main_thread:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _is_first_to_fail(work: int) -> bool:
+    """Whether no other process has failed in this work; True, too, if the store that counts them is lost."""
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        return bool(store.add(f"hitnet/failed/{work}", 1) == 1)
+    except RuntimeError:
+        return True

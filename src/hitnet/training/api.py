@@ -8,6 +8,7 @@ GPU, the backbone is fine-tuned instead.
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -119,8 +120,10 @@ def _train(
 ) -> list[Run]:
     """Open the data, make a run folder per seed, or a `single` one, and train."""
     where = pick_device(device)
-    ranks, opened = connect(where), open_data(data)
-    with watched(ranks), shown(progress, f"Training on {opened.name}") as bar:
+    ranks = connect(where)
+    with watched(ranks), ExitStack() as stack:
+        opened = open_data(data)
+        bar = stack.enter_context(shown(progress, f"Training on {opened.name}"))
         hooks = Together([bar, *callbacks]) if callbacks else bar
         opened.check_outside(out)
         heads: FrozenTraining | None = None
