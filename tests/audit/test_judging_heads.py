@@ -98,6 +98,7 @@ def test_the_prototypes_are_typical_images(audited):
         assert len(matches) == 1
         assert images.labels[matches[0]] == k
         assert matches[0] not in WRONG
+        assert audited.table["id"][audited.typical[k][0]] == matches[0]
     wider = replace(images, class_names=(*images.class_names, "none"))
     assert (typical_images(torch.randn(60, 8), wider)[3] == 0).all()
 
