@@ -66,7 +66,8 @@ class Judges:
         backbone: Pretrained backbone: efficientnet-lite0 (in the package) or timm:NAME. In Python, also a
             `Backbone` from `open_backbone`, for heads.
         weights: The backbone's weights, a .safetensors file. None: its published weights.
-        features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
+        features: Features that you have, instead of a backbone's: .npy, .npz, .parquet or a folder of .parquet parts,
+            one row per image.
         repeats: Heads that judge an image, none of which has seen its label.
         model: Kind of network (see `hitnet models`), or several, which take turns. None: what suits the images.
         networks: Number of networks to train. None: 4, or 2 per kind.
