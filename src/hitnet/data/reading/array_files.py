@@ -134,68 +134,55 @@ def read_numbers(paths: Sequence[Path], keys: Collection[str]) -> tuple[Array, A
     at a time; raises HitNetError, before memory is taken, if there is none for it.
     """
     (rows, names, half), *others = (_about_numbers(path, keys) for path in paths)
-    for path, about in zip(paths[1:], others, strict=True):
-        if about[1] != names:
-            odd = sorted({*names} ^ {*about[1]})
-            what = f"only one of them has {odd[0]}" if odd else "they are in another order"
-            raise HitNetError(f"{path} must have the same columns as {paths[0].name}: {what}.")
-        rows, half = rows + about[0], half and about[2]
-    kind, (key, *numbers), free = np.dtype("e" if half else "f"), names, psutil.virtual_memory().available
-    needed = rows * (kind.itemsize * len(numbers) + PER_CELL)
-    if needed > free:
+    for path, (more, own, halves) in zip(paths[1:], others, strict=True):
+        if odd := {*names} ^ {*own}:
+            raise HitNetError(f"{path} must have the same columns as {paths[0].name}: only one of them has {min(odd)}.")
+        rows, half = rows + more, half and halves
+    kind, width, free = np.dtype("e" if half else "f"), len(names) - 1, psutil.virtual_memory().available
+    if (needed := rows * (kind.itemsize * width + PER_CELL)) > free:
         raise HitNetError(
-            f"{paths[0]}: {rows:,} rows of {len(numbers):,} numbers take {needed / 1e9:,.1f} GB of memory, but only "
+            f"{paths[0]}: {rows:,} rows of {width:,} numbers take {needed / 1e9:,.1f} GB of memory, but only "
             f"{free / 1e9:,.1f} GB are free. It is too large, or damaged."
         )
-    values, named, end = np.empty((rows, len(numbers)), kind), list[Array](), 0
+    values, named, end = np.empty((rows, width), kind), [np.empty(0, object)], 0
     for path in paths:
         with _parquet(path, sys.maxsize) as file, np.errstate(over="ignore"):  # what is too large becomes infinite
             for group in range(file.num_row_groups):
                 start, end = end, end + file.metadata.row_group(group).num_rows
-                named += [columns[0] for _, columns in _batches(file, group, [key])]
                 size = max(1, CELLS // max(1, end - start))
-                for left in range(0, len(numbers), size):
-                    own, done = values[start:end, left : left + size], 0
-                    for count, columns in _batches(file, group, numbers[left : left + size]):
-                        for number, column in enumerate(columns):
-                            own[done : done + count, number] = column
-                        done += count
-                    if done != len(own):
-                        raise ValueError(f"it holds {done:,} rows where it claims {len(own):,}")
-    return values, np.concatenate(named or [np.empty(0, object)]), key
+                for left in range(0, len(names), size):
+                    some, place = names[left : left + size], start
+                    for batch in file.iter_batches(ROWS, row_groups=[group], columns=some):
+                        batch.validate(full=True)  # texts that are not UTF-8
+                        for number, name in enumerate(some, left):
+                            column = batch.column(name).to_numpy(zero_copy_only=False)
+                            if number:
+                                values[place : place + len(batch), number - 1] = column
+                            else:
+                                named.append(column)
+                        place += len(batch)
+                    if place != end:
+                        raise ValueError("it does not hold as many rows as it claims")
+    return values, np.concatenate(named[1:] or named), names[0]
 
 
 def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, list[str], bool]:
     """The number of rows, the names of the key and of all columns of numbers, and whether all these are float16."""
-    import pyarrow as pa
+    from pyarrow import types
 
     with _parquet(path, sys.maxsize) as file:
-        schema, groups = file.schema_arrow, range(file.num_row_groups)
+        schema = file.schema_arrow
         key = next((key for key in keys if key in schema.names), None)
         if key is None:
             wanted = " or ".join(f"`{each}`" for each in keys)
             raise HitNetError(f"{path} must have a column {wanted}; it has {', '.join(schema.names)}.")
         index = [each for each in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(each, str)]
-        numbers = [
-            each
-            for each in schema
-            if (pa.types.is_floating(each.type) or pa.types.is_integer(each.type)) and each.name not in (*keys, *index)
-        ]
-        rows = [file.metadata.row_group(group).num_rows for group in groups]
+        others = (each for each in schema if each.name not in (*keys, *index))
+        numbers = [each for each in others if types.is_floating(each.type) or types.is_integer(each.type)]
+        rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         if min(rows, default=0) < 0:
             raise ValueError("it claims fewer than no rows")
-        return (
-            sum(rows),
-            [key, *(each.name for each in numbers)],
-            all(pa.types.is_float16(each.type) for each in numbers),
-        )
-
-
-def _batches(file: Any, group: int, names: list[str]) -> Iterator[tuple[int, list[Array]]]:
-    """Columns of a group of rows of a Parquet file, some rows at a time, and how many."""
-    for batch in file.iter_batches(ROWS, row_groups=[group], columns=names):
-        batch.validate(full=True)  # texts that are not UTF-8
-        yield len(batch), [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+        return sum(rows), [key, *(each.name for each in numbers)], all(types.is_float16(each.type) for each in numbers)
 
 
 def class_names(path: AnyPath, column: str) -> list[str] | None:
