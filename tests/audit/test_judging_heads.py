@@ -4,8 +4,10 @@ import base64
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import Judges
+from hitnet.audit.audit_folder import tell_room
 from hitnet.audit.judges import typical_images
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.errors import HitNetError
@@ -72,6 +75,19 @@ def test_planted_wrong_labels_rank_first(audited):
     assert first["suggested"].tolist() == truth
     assert audited.summary.expected_errors == pytest.approx(3, abs=2)
     assert {"like_given", "like_suggested", "unlike"} <= set(audited.table)
+
+
+def test_the_room_for_the_audit_is_told(backbone, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    audit(mislabelled(), quick(backbone), out=tmp_path / "out")
+    sentence = f"The files of the audit need up to 0.0 GB in {tmp_path / 'out'}; there is room for 0.0 GB."
+    assert f"{sentence} Choose another `out`." in caplog.messages
+    monkeypatch.undo()
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        for width in (1000, 4000):  # the second are too many to be kept
+            tell_room(tmp_path, 2_000_000, 33, 4, width)
+    assert [message.partition(" GB")[0].split()[-1] for message in caplog.messages] == ["5.7", "1.7"]
 
 
 def test_what_the_summary_says(audited):

@@ -37,6 +37,7 @@ TABLE, DISTANCES, CLASSES, SUMMARY = "audit.parquet", "distances.npy", "classes.
 CHECKSUMS = "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
 JUDGED, MOST_FEATURES = "judged.safetensors", 4 << 30  # bytes: of more, features are not kept for the review
+PER_ROW = 300  # bytes, about, of a row of the table in both its files
 BLOCK = 4_096  # rows of features that are looked at, at once
 CLAIM = ".auditing"  # exists while a process audits into a folder
 LARGEST = 64 << 30  # bytes of a file that is read
@@ -125,6 +126,14 @@ def check_in_place(folder: Path) -> None:
             f"{folder} was moved{where} or removed while it was audited. The networks that were trained are in it: "
             "repeat the audit in its new place with `resume`."
         )
+
+
+def tell_room(folder: Path, images: int, columns: int, judges: int, width: int) -> None:
+    """Tell the room that the files of an audit need: its table, distances at `columns` classes, and what is kept."""
+    features = images * width * torch.float16.itemsize
+    distances = images * columns * (judges * torch.float16.itemsize + 8)  # their mean, and which classes these are
+    needed = PER_ROW * images + distances + (features if features <= MOST_FEATURES else 0)
+    files.tell_room("The files of the audit", needed, folder, "Choose another `out`.")
 
 
 @dataclass(frozen=True)

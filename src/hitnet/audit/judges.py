@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitnet.audit.audit_folder import tell_room
 from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, join
@@ -29,7 +30,7 @@ from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
-from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
+from hitnet.features.opinions import MOST_CLASSES, NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -212,6 +213,9 @@ class Judges:
         else:
             hooks: dict[str, Any] = {"progress": case.progress, "ranks": case.ranks}
             features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
+        if case.folder is not None and case.ranks.first:
+            columns, judges = min(images.num_classes, MOST_CLASSES + 1), 2 * self.repeats + 2
+            tell_room(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
         options["progress"] = case.progress
