@@ -105,7 +105,7 @@ def most_similar(
         asking.new_full((len(asking), k), -1),
     )
     columns = rows.at_once(rows.device)
-    for some in members.split(columns) if len(members) else ():
+    for some in members.split(columns) if len(members) and len(asking) else ():
         others = rows[some]
         for own in torch.arange(len(asking)).split(max(1, min(columns, BLOCK[rows.device.type] // len(some)))):
             part = asking[own]
