@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -160,18 +161,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RECORDS, help=f"the record (default: {RECORDS.name})")
     args = parser.parse_args()
     device = pick_device(args.device)
-    clock = Clock(device)
-    for owner, name in WATCHED:
-        clock.watch(owner, name)
     with tempfile.TemporaryDirectory() as folder:
         how: dict[str, Any] = {"out": Path(folder) / "audit", "device": device, "progress": False}
         features = None if args.photos else Path(folder) / "features.npy"
-        given, truth = make(args, features)
+        with get_context("fork").Pool(1) as other:  # the memory that it takes is not that of an audit
+            given, truth = other.apply(make, (args, features))
         if features is not None:
             pixels, names = np.zeros((args.images, 4, 4), np.uint8), [f"class {k}" for k in range(args.classes)]
             data: Any = hitnet.Images.from_arrays(pixels, given, class_names=names)
         else:
             data = photographs(args, given, truth)
+        clock = Clock(device)
+        for owner, name in WATCHED:
+            clock.watch(owner, name)
         print(f"{args.images:,} images made, {clock.memory()}", flush=True)
         began = time.perf_counter()
         audit = hitnet.audit_labels(data, judges=hitnet.Judges("features", features=features), **how)

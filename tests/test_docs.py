@@ -4,16 +4,22 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
+from PIL import Image
 
 import hitnet
 from hitnet.cli import app
+from hitnet.features.dataset_features import read_features
 from public import public_names
 from reproduction.cli import app as reproduction_app
 
@@ -188,3 +194,21 @@ def test_the_readmes_loop_learns():
     with torch.inference_mode():
         prediction = names["model"].eval()(test.pixels / 255).argmin(dim=1)
     assert (prediction != test.labels).double().mean() < 0.15
+
+
+@pytest.mark.slow(seconds=400)
+def test_the_example_of_ray_data_computes_the_features_of_an_audit(tmp_path):
+    pytest.importorskip("ray", reason="Ray is missing: pip install 'ray[data]'")
+    blocks = PYTHON_BLOCK.findall((ROOT / "docs" / "ecosystem.md").read_text(encoding="utf-8"))
+    (example,) = (block for block in blocks if "import ray" in block)
+    draw = np.random.default_rng(0)
+    for i in range(6):
+        folder = tmp_path / "photos" / "ab"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (40 + i, 60, 3), np.uint8)).save(folder / f"{i}.jpg")
+    subprocess.run(
+        [sys.executable, "-c", example], cwd=tmp_path, env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"}, check=True
+    )
+    photos = hitnet.open_data(tmp_path / "photos")
+    expected = hitnet.extract_features(photos, out=tmp_path / "features.npy", device="cpu")
+    assert torch.equal(read_features(tmp_path / "features", photos.load("all")), expected)

@@ -4,8 +4,10 @@ import base64
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import Judges
+from hitnet.audit.audit_folder import tell_room
 from hitnet.audit.judges import typical_images
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.errors import HitNetError
@@ -74,6 +77,19 @@ def test_planted_wrong_labels_rank_first(audited):
     assert {"like_given", "like_suggested", "unlike"} <= set(audited.table)
 
 
+def test_the_room_for_the_audit_is_told(backbone, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    audit(mislabelled(), quick(backbone), out=tmp_path / "out")
+    sentence = f"The files of the audit need up to 0.0 GB in {tmp_path / 'out'}; there is room for 0.0 GB."
+    assert f"{sentence} Choose another `out`." in caplog.messages
+    monkeypatch.undo()
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        for width in (1000, 4000):  # the second are too many to be kept
+            tell_room(tmp_path, 2_000_000, 33, 4, width)
+    assert [message.partition(" GB")[0].split()[-1] for message in caplog.messages] == ["5.7", "1.7"]
+
+
 def test_what_the_summary_says(audited):
     summary = json.loads((audited.folder / "summary.json").read_text())
     assert (summary["models"], summary["model"]) == (6, "heads and neighbours on TinyBackbone")
@@ -98,6 +114,7 @@ def test_the_prototypes_are_typical_images(audited):
         assert len(matches) == 1
         assert images.labels[matches[0]] == k
         assert matches[0] not in WRONG
+        assert audited.table["id"][audited.typical[k][0]] == matches[0]
     wider = replace(images, class_names=(*images.class_names, "none"))
     assert (typical_images(torch.randn(60, 8), wider)[3] == 0).all()
 

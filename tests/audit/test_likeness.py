@@ -10,7 +10,8 @@ import torch
 from hitnet.audit import audit_table
 from hitnet.audit.audit_table import add_likeness, duplicate_table, nearest_with_label
 from hitnet.data import Images
-from hitnet.features.neighbours import nearest
+from hitnet.features import neighbours
+from hitnet.features.neighbours import Directions, nearest
 
 
 @pytest.fixture
@@ -43,28 +44,28 @@ def naive(features, labels, wanted):
     return nearest
 
 
-@pytest.mark.parametrize("block", [3, 1024])
+@pytest.mark.parametrize("block", [18, 1024])
 def test_the_nearest_of_a_label_against_a_double_loop(features, monkeypatch, block):
-    monkeypatch.setattr(audit_table, "BLOCK", block)
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", block)
     generator = torch.Generator().manual_seed(1)
     labels, wanted = (torch.randint(0, 4, (40,), generator=generator) for _ in range(2))
-    assert nearest_with_label(features, labels, wanted, 4).tolist() == naive(features, labels, wanted)
+    assert nearest_with_label(Directions(features), labels, wanted, 4).tolist() == naive(features, labels, wanted)
 
 
 def test_an_image_is_not_its_own_neighbour_and_a_label_may_have_none(features):
     labels = torch.tensor([0] * 38 + [1, 2])
-    nearest = nearest_with_label(features, labels, labels, 4)
+    nearest = nearest_with_label(Directions(features), labels, labels, 4)
     assert (nearest != torch.arange(40)).all()
     assert nearest[38:].tolist() == [-1, -1]  # each is the only one of its class
     assert (nearest[:38] >= 0).all()
-    assert nearest_with_label(features, labels, torch.full((40,), 3), 4).tolist() == [-1] * 40
+    assert nearest_with_label(Directions(features), labels, torch.full((40,), 3), 4).tolist() == [-1] * 40
 
 
 def test_the_columns_hold_ids(features, images):
     names = np.array(images.class_names, dtype=object)
     suggested = (images.labels + 1) % 4
     table = pd.DataFrame({"given": names[images.labels.numpy()], "suggested": names[suggested.numpy()]})
-    compared = add_likeness(table, features, nearest(features, 20), images)
+    compared = add_likeness(table, Directions(features), nearest(features, 20), images)
     assert list(table) == ["given", "suggested"]  # the table that was given stays as it is
     assert compared["like_given"].tolist() == [100 + j for j in naive(features, images.labels, images.labels)]
     expected = [100 + j if j >= 0 else -1 for j in naive(features, images.labels, suggested)]
@@ -79,16 +80,16 @@ def test_two_images(features, images):
     few = images.select(torch.arange(2))
     near = nearest(features[:2], 20)
     table = pd.DataFrame({"given": ["a", "b"], "suggested": ["a", "a"]})
-    compared = add_likeness(table, features[:2], near, few)
+    compared = add_likeness(table, Directions(features[:2]), near, few)
     assert compared["like_given"].tolist() == [-1, -1]
     assert compared["like_suggested"].tolist() == [-1, 100]
-    assert duplicate_table(features[:2], near, few).empty
+    assert duplicate_table(Directions(features[:2]), near, few).empty
 
 
 def test_planted_duplicates_come_with_those_under_other_labels_first(features, images):
     features[9] = features[3]  # both a
     features[20] = features[1] + 0.02  # c and b
-    table = duplicate_table(features, nearest(features, 20), images)
+    table = duplicate_table(Directions(features), nearest(features, 20), images)
     assert list(table) == ["id_a", "path_a", "given_a", "id_b", "path_b", "given_b", "similarity", "labels_differ"]
     pairs = table[["id_a", "id_b"]].to_numpy().tolist()
     assert pairs[:2] == [[101, 120], [103, 109]]
@@ -101,30 +102,30 @@ def test_planted_duplicates_come_with_those_under_other_labels_first(features, i
 
 def test_an_image_with_many_duplicates_is_listed_with_some_of_them(features, images, caplog):
     with caplog.at_level(logging.INFO, "hitnet"):
-        duplicate_table(features, nearest(features, 20), images)
+        duplicate_table(Directions(features), nearest(features, 20), images)
     assert not caplog.text
     features[10:30] = features[10]
     with caplog.at_level(logging.INFO, "hitnet"):
-        table = duplicate_table(features, nearest(features, 20), images)
+        table = duplicate_table(Directions(features), nearest(features, 20), images)
     assert "Some images have many near-duplicates. At least 10 of each are listed" in caplog.text
     assert set(range(110, 130)) <= set(table["id_a"]) | set(table["id_b"])
 
 
 def test_no_duplicates_and_images_without_paths(features, images):
-    empty = duplicate_table(torch.eye(40), nearest(torch.eye(40), 20), images)
+    empty = duplicate_table(Directions(torch.eye(40)), nearest(torch.eye(40), 20), images)
     assert len(empty) == 0
     assert int(empty["labels_differ"].sum()) == 0
     bare = Images(images.pixels, images.labels, images.class_names, images.name, images.ids)
     features[9] = features[3]
-    assert duplicate_table(features, nearest(features, 20), bare)["path_a"].tolist() == [""]
+    assert duplicate_table(Directions(features), nearest(features, 20), bare)["path_a"].tolist() == [""]
 
 
 def test_too_many_images_are_not_compared(features, images, monkeypatch, caplog):
     monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13 - 1)  # given a, suggested b
     table = pd.DataFrame({"given": ["a"] * 40, "suggested": ["b"] * 40})
     with caplog.at_level(logging.INFO, "hitnet"):
-        compared = add_likeness(table, features, nearest(features, 20), images)
+        compared = add_likeness(table, Directions(features), nearest(features, 20), images)
     assert list(compared) == ["given", "suggested", "unlike"]
     assert "Similar images are not looked for: 40 images are too many for this device." in caplog.text
     monkeypatch.setitem(audit_table.MOST_PAIRS, "cpu", 40 * 14 + 40 * 13)
-    assert "like_given" in add_likeness(table, features, nearest(features, 20), images)
+    assert "like_given" in add_likeness(table, Directions(features), nearest(features, 20), images)

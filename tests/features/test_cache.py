@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,13 +126,13 @@ def test_a_killed_pass_resumes(count, photos, monkeypatch):
 )
 def test_the_room_for_features_is_told_before_they_are_computed(photos, tmp_path, monkeypatch, caplog, free, told):
     """Twelve images of 50 million numbers each take 1.2 GB."""
-    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     kept = FeatureCache(tmp_path / "cache", 3 if not told else 50_000_000)
     with caplog.at_level("INFO"):
         kept.check_writable(len(photos))
     assert [record.levelname for record in caplog.records] == told
     if told:
-        sentence = f"Features of 12 images take up to 1.2 GB in {kept.folder}, which has {free / 1e9:.1f} GB free."
+        sentence = f"Features of 12 images need up to 1.2 GB in {kept.folder}; there is room for {free / 1e9:.1f} GB."
         assert caplog.messages[0].startswith(sentence)
     assert ("HITNET_CACHE" in caplog.text) is (told == ["WARNING"])
 

@@ -6,7 +6,7 @@ import torch
 from hitnet.errors import HitNetError
 from hitnet.features import neighbours
 from hitnet.features.neighbours import (
-    directions,
+    Directions,
     most_typical,
     near_duplicates,
     nearest,
@@ -17,18 +17,18 @@ from hitnet.features.neighbours import (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setitem(neighbours.BLOCK, "cpu", 7 * 30)
-    monkeypatch.setattr(neighbours, "ROWS", 7)
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", 2**14)
 
 
 @pytest.fixture
-def features():
+def features(monkeypatch):
+    monkeypatch.setitem(neighbours.BLOCK, "cpu", 7 * 8)  # 7 rows
     return torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
 
 
 def test_nearest_are_those_of_a_plain_loop(features):
     similarities, which = nearest(features, 4)
-    rows = directions(features.double()).double()
+    rows = Directions(features)[:].double()
     for i in range(30):
         order = sorted((j for j in range(30) if j != i), key=lambda j: -float(rows[i] @ rows[j]))[:4]
         assert which[i].tolist() == order
@@ -83,7 +83,7 @@ def test_votes_are_shares_of_neighbours(features):
 def test_typical_images_lie_near_the_mean_of_their_class(features):
     labels = torch.tensor([0] * 15 + [1] * 14 + [3])
     typical = most_typical(features, labels, 4, count=3)
-    rows = directions(features)
+    rows = Directions(features)[:]
     for k in (0, 1):
         members = torch.nonzero(labels == k)[:, 0]
         mean = rows[members].mean(dim=0)
@@ -103,7 +103,7 @@ def test_the_odd_one_out_is_the_strangest():
 @pytest.mark.parametrize("count", [300, 1000])
 def test_neighbours_are_found_by_runs(count):
     features = torch.randn(count, 5, generator=torch.Generator().manual_seed(3))
-    rows = directions(features)
+    rows = Directions(features)[:]
     expected = (rows @ rows.T).fill_diagonal_(-torch.inf).topk(3, dim=1)
     similarities, which = nearest(features, 3)
     assert torch.equal(which, expected.indices)
@@ -118,7 +118,7 @@ def test_neighbours_in_the_nearest_classes(monkeypatch):
     _, which = nearest(features, 5)
     monkeypatch.setattr(neighbours, "MOST_COMPARED", 899)
     near, found = nearest(features, 5, labels)
-    rows = directions(features)
+    rows = Directions(features)[:]
     torch.testing.assert_close(near, (rows[:, None] * rows[found]).sum(dim=2))
     assert (near.diff(dim=1) <= 0).all()
     assert (found != torch.arange(900)[:, None]).all()
@@ -134,8 +134,8 @@ def test_neighbours_in_the_nearest_classes(monkeypatch):
 
 def test_half_precision_as_on_a_gpu(features, monkeypatch):
     similarities, which = nearest(features, 4)
-    exact = directions(features)
-    monkeypatch.setattr(neighbours, "directions", lambda rows: directions(rows).half())
+    exact = Directions(features)[:]
+    monkeypatch.setattr(neighbours, "KEPT", ("cpu",))
     near, found = nearest(features, 4)
     assert near.dtype == torch.float32
     assert (found == which).float().mean() > 0.95

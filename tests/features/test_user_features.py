@@ -1,6 +1,7 @@
 """Features that a user has: three kinds of files in any order of rows, and a sentence for everything that is wrong."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,9 @@ import pytest
 import torch
 
 from hitnet.data import Images
+from hitnet.data.reading import array_files
 from hitnet.errors import HitNetError
+from hitnet.features import dataset_features
 from hitnet.features.dataset_features import read_features
 
 ROWS = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -67,13 +70,71 @@ def test_rows_of_an_npy_of_files_are_found_by_the_names_beside_it(tmp_path, imag
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
 @pytest.mark.parametrize("key", ["id", "path"])
-def test_rows_are_found_by_id_and_by_path(tmp_path, images, suffix, key):
+def test_rows_are_found_by_id_and_by_path(tmp_path, images, suffix, key, monkeypatch):
+    monkeypatch.setattr(dataset_features, "COLUMNS", 3)
     order = [3, 0, 4, 1, 2]
     keys = {"id": np.array(order), "path": np.array(PATHS)[order]}
     file = write(tmp_path / f"f{suffix}", features=ROWS[order], **{key: keys[key]})
     assert np.array_equal(read_features(file, images).numpy(), ROWS)
-    few = make_images((2, 4), paths=[PATHS[2], PATHS[4]])
-    assert np.array_equal(read_features(file, few).numpy(), ROWS[[2, 4]])
+    for some in ([2], [2, 4], [4, 0, 2]):
+        few = make_images(some, paths=[PATHS[i] for i in some])
+        assert np.array_equal(read_features(file, few).numpy(), ROWS[some])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])
+def test_half_precision_stays(tmp_path, suffix):
+    file = write(tmp_path / f"f{suffix}", features=ROWS.astype(np.float16), id=np.arange(5))
+    found = read_features(file, make_images())
+    assert found.dtype == torch.float16
+    assert np.array_equal(found.numpy(), ROWS)
+
+
+def write_parts(folder, *parts, **options):
+    """Parquet files of rows of ROWS, in the order of their names."""
+    folder.mkdir()
+    for number, rows in enumerate(parts):
+        frame = pd.DataFrame(ROWS[rows], columns=list("abcd")).assign(path=[PATHS[i] for i in rows])
+        frame.to_parquet(folder / f"part-{number}.parquet", index=False, **options)
+    return folder
+
+
+def test_a_folder_of_parts(tmp_path, images, monkeypatch):
+    """As Ray Data and Spark write them, with other files beside them and parts without rows."""
+    folder = write_parts(tmp_path / "parts", [3, 0], [], [4, 1, 2], row_group_size=2)
+    for name in ("_SUCCESS", ".part-0.parquet.crc", "_metadata.parquet", "notes.txt"):
+        (folder / name).write_text("no table")
+    assert np.array_equal(read_features(folder, images).numpy(), ROWS)
+    monkeypatch.setattr(array_files, "ROWS", 1)
+    monkeypatch.setattr(array_files, "CELLS", 6)  # three columns of two rows
+    assert np.array_equal(read_features(str(folder), images).numpy(), ROWS)
+
+
+def test_parts_that_do_not_fit_or_are_damaged(tmp_path, images):
+    folder = write_parts(tmp_path / "parts", [3, 0], [4, 1])
+    assert said(folder, images) == f"{folder} has no features of 1 of 5 images; the first is 'b/0.png'."
+    frame = pd.DataFrame(ROWS[2:3], columns=list("abce")).assign(path=["b/0.png"])
+    odd = folder / "part-2.parquet"
+    frame.to_parquet(odd)
+    assert said(folder, images) == f"{odd} must have the same columns as part-0.parquet: only one of them has d."
+    frame[["b", "a", "path"]].assign(d=ROWS[2, 3], c=ROWS[2, 2]).to_parquet(odd)
+    assert np.array_equal(read_features(folder, images).numpy(), ROWS)  # the columns of a part in another order
+    odd.write_bytes((folder / "part-0.parquet").read_bytes()[:-9])
+    assert said(folder, images).startswith(f"{odd} is not a readable .parquet file (")
+    odd.write_bytes((folder / "part-0.parquet").read_bytes())
+    assert said(folder, images) == f"{folder} has two rows for the path 'b/1.png'."
+
+
+def test_memory_that_there_is_not(tmp_path, images, monkeypatch):
+    file = write(tmp_path / "f.parquet", features=ROWS, path=PATHS)
+    needed = 5 * (4 * 4 + array_files.PER_CELL)
+    monkeypatch.setattr(array_files.psutil, "virtual_memory", lambda: SimpleNamespace(available=needed))
+    assert len(read_features(file, images)) == 5
+    monkeypatch.setattr(array_files.psutil, "virtual_memory", lambda: SimpleNamespace(available=needed - 1))
+    monkeypatch.setattr(array_files.np, "empty", lambda *_: pytest.fail("memory was taken"))
+    expected = (
+        f"{file}: 5 rows of 4 numbers take 0.0 GB of memory, but only 0.0 GB are free. It is too large, or damaged."
+    )
+    assert said(file, images) == expected
 
 
 def test_whole_numbers_are_features_and_text_columns_are_not(tmp_path, images):
@@ -94,8 +155,8 @@ def test_files_that_are_not_there_or_of_another_type(tmp_path, images):
         said(tmp_path / "f.csv", images) == f"{tmp_path / 'f.csv'}: `features` must be a file of type "
         ".npy, .npz, .parquet."
     )
-    (tmp_path / "folder.npy").mkdir()
-    assert "there is no file" in said(tmp_path / "folder.npy", images)
+    (tmp_path / "parts").mkdir()
+    assert said(tmp_path / "parts", images).startswith(f"{tmp_path / 'parts'} holds no .parquet files. Give")
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet"])

@@ -37,6 +37,8 @@ TABLE, DISTANCES, CLASSES, SUMMARY = "audit.parquet", "distances.npy", "classes.
 CHECKSUMS = "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
 JUDGED, MOST_FEATURES = "judged.safetensors", 4 << 30  # bytes: of more, features are not kept for the review
+PER_ROW = 300  # bytes, about, of a row of the table in both its files
+BLOCK = 4_096  # rows of features that are looked at, at once
 CLAIM = ".auditing"  # exists while a process audits into a folder
 LARGEST = 64 << 30  # bytes of a file that is read
 
@@ -134,12 +136,20 @@ def check_in_place(folder: Path) -> None:
         )
 
 
+def tell_room(folder: Path, images: int, columns: int, judges: int, width: int) -> None:
+    """Tell the room that the files of an audit need: its table, distances at `columns` classes, and what is kept."""
+    features = images * width * torch.float16.itemsize
+    distances = images * columns * (judges * torch.float16.itemsize + 8)  # their mean, and which classes these are
+    needed = PER_ROW * images + distances + (features if features <= MOST_FEATURES else 0)
+    files.tell_room("The files of the audit", needed, folder, "Choose another `out`.")
+
+
 @dataclass(frozen=True)
 class Kept:
     """What judges saw and said of N images, in the order of the audit's table, for the review."""
 
     opinions: tuple[Opinion, ...]  # kinds, classes, and distances (N, k) in float16
-    features: Tensor | None = None  # (N, D) float16, where judges stood on features
+    features: Tensor | None = None  # (N, D) float16, where judges stood on features that are not huge
 
     @classmethod
     def of(cls, opinions: Sequence[Opinion], features: Tensor | None, order: Tensor) -> Self:
@@ -148,25 +158,28 @@ class Kept:
         classes = None if classes is None else classes[place]
         halves = ((each.kind, each.distances[place].astype(np.float16)) for each in opinions)
         kept = tuple(Opinion(kind, half, classes=classes) for kind, half in halves)
-        return cls(kept, None if features is None else _rescaled(features[order]))
+        if features is not None and (size := 2 * features.numel()) > MOST_FEATURES:
+            log.info("Features are not kept for the review: they would take %.1f GB.", size / 1e9)
+            features = None
+        return cls(kept, None if features is None else _rescaled(features, order))
 
 
-def _rescaled(features: Tensor) -> Tensor:
-    """Features as float16, at a scale that it can hold: similarities do not depend on the scale."""
-    largest = features.abs().amax().item() if features.numel() else 0.0
+def _rescaled(features: Tensor, order: Tensor) -> Tensor:
+    """Features in an order as float16, at a scale that it can hold: similarities do not depend on the scale."""
+    largest = max((part.abs().amax().item() for part in features.split(BLOCK) if part.numel()), default=0.0)
     scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e4 or 0 < largest < 1e-2 else 1.0
-    return (features.float() / scale).to("cpu", torch.float16)
+    half = torch.empty(features.shape, dtype=torch.float16)
+    for rows, places in zip(half.split(BLOCK), order.split(BLOCK), strict=True):
+        rows.copy_(features[places].float() / scale)
+    return half
 
 
 def write_kept(folder: Path, kept: Kept) -> None:
-    """Write the file; without the features if these are huge: a review then has only the evidence of the table."""
     tensors = {"distances": torch.from_numpy(all_distances(kept.opinions))}
     if kept.opinions[0].classes is not None:
         tensors["classes"] = torch.from_numpy(kept.opinions[0].classes.astype(np.int32))
-    if kept.features is not None and kept.features.nbytes <= MOST_FEATURES:
+    if kept.features is not None:
         tensors["features"] = kept.features
-    elif kept.features is not None:
-        log.info("Features are not kept for the review: they would take %.1f GB.", kept.features.nbytes / 1e9)
     write_tensors(folder / JUDGED, tensors, {"judges": json.dumps([each.kind for each in kept.opinions])})
 
 

@@ -49,14 +49,20 @@ from hitnet.data import Data, ImageSet
 from hitnet.data.known.datasets import label_errors
 from hitnet.data.reading.stored import file_checksum
 from hitnet.errors import HitNetError
-from hitnet.features.neighbours import MOST_DUPLICATES, Neighbours, directions, near_duplicates, strangeness
+from hitnet.features.neighbours import (
+    MOST_DUPLICATES,
+    Directions,
+    Neighbours,
+    most_similar,
+    near_duplicates,
+    strangeness,
+)
 from hitnet.features.opinions import Opinion, all_distances, column_of
 from hitnet.runtime import schemas
 from hitnet.runtime.threads import in_threads
 
 log = logging.getLogger("hitnet")
 MOST_PAIRS = {"cpu": 5e9, "cuda": 1e12}  # of images of one class, to compare
-BLOCK = 1024  # images that are compared at once
 # Columns by the kinds of their types: i and u whole numbers, f fractions, O text.
 COLUMNS = {
     **dict.fromkeys(("id", "hits", "votes", "models"), "iu"),
@@ -151,47 +157,39 @@ def class_codes(names: pd.Series, class_names: Sequence[str]) -> np.ndarray:
     return np.append(known.get_indexer(asked), -1)[codes]
 
 
-def nearest_with_label(features: Tensor, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
+def nearest_with_label(rows: Directions, labels: Tensor, wanted: Tensor, num_classes: int) -> Tensor:
     """For each image, the most similar other image that has the label `wanted` (N,) of it; −1 where there is none."""
-    rows = directions(features)
     nearest = torch.full((len(rows),), -1, dtype=torch.int64, device=rows.device)
-    labels, wanted = labels.to(rows.device), wanted.to(rows.device)
     by_label, by_wanted = (
-        each.argsort(stable=True).split(torch.bincount(each, minlength=num_classes).tolist())
+        each.to(rows.device).argsort(stable=True).split(torch.bincount(each, minlength=num_classes).tolist())
         for each in (labels, wanted)
     )
     for members, asking in zip(by_label, by_wanted, strict=True):
-        if not len(members):
-            continue
-        for part in asking.split(BLOCK):
-            similarity = rows[part] @ rows[members].T
-            similarity[part[:, None] == members] = -torch.inf  # an image is no neighbour of itself
-            best = similarity.max(dim=1)
-            nearest[part] = torch.where(best.values > -torch.inf, members[best.indices], -1)
+        nearest[asking] = most_similar(rows, asking, members, 1)[1][:, 0]
     return nearest.cpu()
 
 
-def add_likeness(table: pd.DataFrame, features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
-    """The table with what features (N, D) and neighbours (N, k) show of each image, all in one order."""
+def add_likeness(table: pd.DataFrame, rows: Directions, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
+    """The table with what features and neighbours (N, k) show of each image, all in one order."""
     compared, ids = table.assign(unlike=strangeness(neighbours).cpu().numpy()), np.append(images.ids.numpy(), -1)
     members = np.bincount(images.labels, minlength=images.num_classes)
     asked = {column: class_codes(table[column], images.class_names) for column in ("given", "suggested")}
-    if sum(float(members[wanted].sum()) for wanted in asked.values()) > MOST_PAIRS[features.device.type]:
+    if sum(float(members[wanted].sum()) for wanted in asked.values()) > MOST_PAIRS[rows.device.type]:
         log.info("Similar images are not looked for: %d images are too many for this device.", len(images))
         return compared
     for at, (column, wanted) in enumerate(asked.items()):
-        nearest = nearest_with_label(features, images.labels, torch.from_numpy(wanted), images.num_classes)
+        nearest = nearest_with_label(rows, images.labels, torch.from_numpy(wanted), images.num_classes)
         compared.insert(len(table.columns) + at, f"like_{column}", ids[nearest.numpy()])
     return compared
 
 
-def duplicate_table(features: Tensor, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
+def duplicate_table(rows: Directions, neighbours: Neighbours, images: ImageSet) -> pd.DataFrame:
     """Pairs of images that show the same: ids, paths, labels, similarity, and whether the labels differ.
 
     Pairs under different labels come first: at most one of the two labels is right. Each image is paired with at most
     10 others that it chooses, those under other labels first.
     """
-    pairs, similarity = near_duplicates(features, labels=images.labels, neighbours=neighbours)
+    pairs, similarity = near_duplicates(rows, labels=images.labels, neighbours=neighbours)
     if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
         log.info(
             "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
@@ -201,9 +199,9 @@ def duplicate_table(features: Tensor, neighbours: Neighbours, images: ImageSet) 
     paths = images.paths or [""] * len(images)
     about = pd.DataFrame({"id": images.ids.numpy(), "path": paths, "given": given})
     sides = [about.iloc[pairs[:, side].cpu().numpy()].reset_index(drop=True) for side in (0, 1)]
-    rows = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"))
-    rows = rows.assign(similarity=similarity.cpu().numpy(), labels_differ=rows["given_a"] != rows["given_b"])
-    return rows.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)
+    table = sides[0].add_suffix("_a").join(sides[1].add_suffix("_b"))
+    table = table.assign(similarity=similarity.cpu().numpy(), labels_differ=table["given_a"] != table["given_b"])
+    return table.sort_values(["labels_differ", "similarity"], ascending=False, kind="stable", ignore_index=True)
 
 
 @dataclass(frozen=True)

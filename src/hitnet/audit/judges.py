@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hitnet.audit.audit_folder import tell_room
 from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, join
@@ -29,7 +30,7 @@ from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
-from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
+from hitnet.features.opinions import MOST_CLASSES, NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -67,7 +68,8 @@ class Judges:
         backbone: Pretrained backbone: efficientnet-lite0 (in the package) or timm:NAME. In Python, also a
             `Backbone` from `open_backbone`, for heads.
         weights: The backbone's weights, a .safetensors file. None: its published weights.
-        features: Features that you have, instead of a backbone's: .npy, .npz or .parquet, one row per image.
+        features: Features that you have, instead of a backbone's: .npy, .npz, .parquet or a folder of .parquet parts,
+            one row per image.
         repeats: Heads that judge an image, none of which has seen its label.
         model: Kind of network (see `hitnet models`), or several, which take turns. None: what suits the images.
         networks: Number of networks to train. None: 4, or 2 per kind.
@@ -220,6 +222,9 @@ class Judges:
         else:
             hooks: dict[str, Any] = {"progress": case.progress, "ranks": case.ranks}
             features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
+        if case.folder is not None and case.ranks.first:
+            columns, judges = min(images.num_classes, MOST_CLASSES + 1), 2 * self.repeats + 2
+            tell_room(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
         options["progress"] = case.progress

@@ -17,7 +17,7 @@ from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.data.reading.findings import Look
 from hitnet.errors import HitNetError
-from hitnet.features.neighbours import nearest
+from hitnet.features.neighbours import Directions, most_typical, nearest
 from hitnet.features.one_pass import OnePass
 from hitnet.features.opinions import NEIGHBOURS, on_same_classes
 from hitnet.runtime import files
@@ -118,16 +118,19 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         audit_table.add_annotators(table, case.data.annotations()), case.data, images, places
     )
     order = torch.from_numpy(places)
-    arranged, duplicates, about = images.select(order), None, dict[str, Any]()
+    arranged, duplicates, typical, about = images.select(order), None, list[list[int]](), dict[str, Any]()
     if judgement.features is not None:
-        features = judgement.features[order].to(case.device)
+        rows, row_of = Directions(judgement.features, order, case.device), torch.argsort(order)
         if judgement.neighbours is None:
-            near = nearest(features, NEIGHBOURS, arranged.labels)
+            near = nearest(rows, NEIGHBOURS, arranged.labels)
         else:
             similarities, which = judgement.neighbours
-            near = similarities[order].to(case.device), torch.argsort(order)[which[order]].to(case.device)
-        table = audit_table.add_likeness(table, features, near, arranged)
-        duplicates = audit_table.duplicate_table(features, near, arranged)
+            near = similarities[order].to(case.device), row_of[which[order]].to(case.device)
+        table = audit_table.add_likeness(table, rows, near, arranged)
+        duplicates = audit_table.duplicate_table(rows, near, arranged)
+        if judgement.typical:
+            members = most_typical(judgement.features, images.labels, images.num_classes, 1)
+            typical = [row_of[own.cpu()].tolist() for own in members]
         about["duplicates"] = {"pairs": len(duplicates), "labels_differ": int(duplicates["labels_differ"].sum())}
     options, shown = case.data.options, capsule_opinions(opinions)
     summary = audit_table.summarise(
@@ -161,6 +164,7 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         prototypes=judgement.prototypes,
         duplicates=duplicates,
         kept=Kept.of(opinions, judgement.features, order),
+        typical=typical,
         folder=case.folder,
         data=case.data,
     )

@@ -1,6 +1,6 @@
 """The result of an audit, in memory and as a folder: the hinge between judging and everything after it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +34,6 @@ from hitnet.decisions.corrections import ALONE, Applied, Corrections, audited_im
 from hitnet.decisions.rules import Correction, Decisions, Settled, settled
 from hitnet.decisions.steps import Change, read_steps
 from hitnet.errors import HitNetError, MissingFileError, check_choice, share
-from hitnet.features.neighbours import most_typical
 from hitnet.features.opinions import on_all_classes
 from hitnet.probabilities import Floats, class_probabilities, fit_temperature
 from hitnet.runtime import files, schemas, spreadsheets
@@ -59,6 +58,7 @@ class Audit:
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.
         duplicates: Pairs of near-duplicates (see `duplicate_table`), where features were there to find them.
         kept: What judges saw and said, for the review.
+        typical: The row of the most typical image of each class that has one, where prototypes are such images.
         folder: Where it is kept, if anywhere.
         data: The data that was audited, where it is still open.
     """
@@ -72,6 +72,7 @@ class Audit:
     prototypes: Tensor | None = None
     duplicates: pd.DataFrame | None = None
     kept: Kept | None = None
+    typical: Sequence[Sequence[int]] = ()
     folder: Path | None = None
     data: Data | None = None
 
@@ -202,10 +203,6 @@ class Audit:
             files.write_json(folder / CHECKSUMS, {**checksums, SUMMARY: files.checksum(temporary)})
 
     def _write_page(self, path: Path, images: ImageSet) -> None:
-        typical: list[list[int]] = []
-        if self.summary.prototypes == "typical" and self.kept is not None and self.kept.features is not None:
-            members = most_typical(self.kept.features, images.labels, images.num_classes, 1)
-            typical = [own.tolist() for own in members]
         write_page(
             path,
             self.table,
@@ -214,7 +211,7 @@ class Audit:
             classes=self.classes,
             title=f"Label audit: {self.summary.data}",
             prototypes=self.prototypes,
-            typical=typical,
+            typical=self.typical,
             files=None if self.data is None else self.data.image_files(images),
             checksums=images.checksums,
             summary=self.summary,

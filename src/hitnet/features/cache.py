@@ -5,9 +5,7 @@ damaged is computed again.
 """
 
 import hashlib
-import logging
 import secrets
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +22,9 @@ from hitnet.data.reading.entries import Checksums
 from hitnet.errors import HitNetError
 from hitnet.features.extraction import in_half
 from hitnet.models.backbones import Backbone
-from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing
+from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing, tell_room
 from hitnet.runtime.ranks import SINGLE, Ranks
 
-log = logging.getLogger("hitnet")
 KEY_BYTES = 16
 PER_BLOCK = 8_192  # images whose features are in memory while a file of all is written
 ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has room for features."
@@ -93,15 +90,10 @@ class FeatureCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
-            free = shutil.disk_usage(self.folder).free / 1e9
         except OSError as error:
             raise HitNetError(f"Cannot keep features in {self.folder}: {error.strerror}. {ADVICE}") from error
-        needed = images * self.num_features * torch.float16.itemsize / 1e9
-        text = "Features of %s images take up to %.1f GB in %s, which has %.1f GB free."
-        if needed > free:
-            log.warning(f"{text} %s", f"{images:,}", needed, self.folder, free, ADVICE)
-        elif needed >= 1:
-            log.info(text, f"{images:,}", needed, self.folder, free)
+        needed = images * self.num_features * torch.float16.itemsize
+        tell_room(f"Features of {images:,} images", needed, self.folder, ADVICE)
 
     def add(self, keys: Sequence[bytes], features: Tensor) -> None:
         """Write a shard; caches that are opened later hold it."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from hitnet.data import Data, Source, open_data
 from hitnet.data.images import Streamed
 from hitnet.data.opened import ImageSet
-from hitnet.data.reading.array_files import read_npy, read_npz, read_parquet
+from hitnet.data.reading.array_files import read_npy, read_npz, read_numbers
 from hitnet.errors import HitNetError, MissingFileError
 from hitnet.features.cache import kept_features
 from hitnet.features.extraction import extract
@@ -24,6 +24,7 @@ from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
 
 USER_FILES = (".npy", ".npz", ".parquet")  # of features
+BLOCK, COLUMNS = 4096, 64  # rows that are checked at once, and columns that are arranged at once
 
 
 def extract_features(
@@ -103,23 +104,36 @@ def features_of(
 
 
 def read_features(path: str | Path, images: ImageSet) -> Tensor:
-    """Features (N, D) of the images, in their order, as float32.
+    """Features (N, D) of the images, in their order, as float32, or float16 if the file has that.
 
     An .npy has one row per image, in the order of ids; for files, `extract_features` writes their names beside it, and
     they must fit. An .npz has the arrays `features` and `id` or `path`. A .parquet
-    has a column `id` or `path`; all its columns of numbers are features.
+    has a column `id` or `path`; all its other columns of numbers are features. A folder holds parts of one, as data
+    engines write them.
     """
     file = expand(path)
-    kind = file.suffix.lower()
+    kind = ".parquet" if file.is_dir() else file.suffix.lower()
     if kind not in USER_FILES:
         raise HitNetError(f"{file}: `features` must be a file of type {', '.join(USER_FILES)}.")
-    if not file.is_file():
+    if not file.exists():
         raise MissingFileError(f"`features`: there is no file {file}.")
     values, keys, key_name = _read(file, kind)
     sound = values.ndim == 2 and values.shape[1] and values.dtype.kind in "fiu"
-    if not sound or not (np.abs(values) <= np.finfo(np.float32).max).all():
+    parts = (values[start : start + BLOCK] for start in range(0, len(values), BLOCK)) if sound else ()
+    if not sound or not all((np.abs(part) <= np.finfo(np.float32).max).all() for part in parts):
         raise HitNetError(f"{file}: features must be finite numbers (N, D); got {values.dtype} {values.shape}.")
-    return torch.from_numpy(np.ascontiguousarray(values[_rows(file, keys, key_name, images, len(values))], np.float32))
+    floats = np.ascontiguousarray(values, np.float16 if values.dtype.type is np.float16 else np.float32)
+    return torch.from_numpy(_arranged(floats, _rows(file, keys, key_name, images, len(values))))
+
+
+def _arranged(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of features in another order, without a copy of all if they are most of them: some columns at a time."""
+    if not len(values) // 2 < len(rows) <= len(values):
+        return values[rows]
+    if (rows != np.arange(len(rows))).any():
+        for start in range(0, values.shape[1], COLUMNS):
+            values[: len(rows), start : start + COLUMNS] = values[rows, start : start + COLUMNS]
+    return values[: len(rows)]
 
 
 def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
@@ -138,15 +152,10 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
             held = ", ".join(arrays) or "none of these"
             raise HitNetError(f"{file} must hold `features` and `id` or `path`; it holds {held}.")
         return arrays["features"], arrays[name], name
-    frame = read_parquet(file)
-    name = next((name for name in ("id", "path") if name in frame), None)
-    if name is None:
-        raise HitNetError(f"{file} must have a column `id` or `path`; it has {', '.join(map(str, frame.columns))}.")
-    numbers = frame.drop(columns=["id", "path"], errors="ignore").select_dtypes("number")
-    values = numbers.to_numpy()
-    if values.dtype.kind == "O":  # of pandas' own types of columns, which other tools write
-        values = numbers.to_numpy(np.float64, na_value=np.nan)
-    return values, frame[name].to_numpy(), name
+    parts = sorted(file.glob("[!._]*.parquet")) if file.is_dir() else [file]
+    if not parts:
+        raise HitNetError(f"{file} holds no .parquet files. Give a file of features, or a folder of parts in Parquet.")
+    return read_numbers(parts, ("id", "path"))
 
 
 def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: ImageSet, count: int) -> np.ndarray:

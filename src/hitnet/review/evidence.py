@@ -13,13 +13,12 @@ import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
-from torch import Tensor
 
 from hitnet.audit.audit_folder import Kept
 from hitnet.audit.rows import Rows
 from hitnet.data import Data
 from hitnet.data.reading.pictures import Once
-from hitnet.features.neighbours import MOST_DUPLICATES, directions, most_typical
+from hitnet.features.neighbours import MOST_DUPLICATES, Directions, most_similar, most_typical
 from hitnet.features.opinions import Ints
 
 NEIGHBOURS = 5
@@ -40,9 +39,8 @@ class Evidence:
         self._typical = Once(self._find_typical)
 
     @cached_property
-    def _directions(self) -> Tensor | None:
-        """Rows of length 1 (N, D), in half precision: they stay in memory."""
-        return None if self.features is None else directions(self.features).half()
+    def _directions(self) -> Directions | None:
+        return None if self.features is None else Directions(self.features)
 
     def _find_typical(self) -> list[list[int]]:
         """Rows of the most typical images of each class: nearest to the mean of its features, or to its capsule."""
@@ -63,12 +61,10 @@ class Evidence:
         """The most similar other images that have a label: rows and similarities, highest first."""
         if self._directions is None:
             return []
-        members = np.flatnonzero(labels == label)
-        members = members[members != row]
-        similarity = self._directions[members].float() @ self._directions[row].float()
-        best = similarity.topk(min(NEIGHBOURS, len(members)))
-        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return [(int(members[i]), round(value, 3)) for i, value in pairs]
+        members = torch.from_numpy(np.flatnonzero(labels == label))
+        values, which = most_similar(self._directions, torch.tensor([row]), members, NEIGHBOURS)
+        pairs = zip(which[0].tolist(), values[0].tolist(), strict=True)
+        return [(other, round(value, 3)) for other, value in pairs if other >= 0]
 
     def copies(self, row: int) -> list[tuple[int, float]]:
         """Near-duplicates of an image, those under other labels first: rows and similarities."""

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import logging
 import operator
 import os
 import re
@@ -18,8 +19,10 @@ from filelock import lock_descriptor
 
 from hitnet.errors import HitNetError, MissingFileError
 
+log = logging.getLogger("hitnet")
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 LARGEST_JSON = 256 << 20  # bytes
+TOLD = 10**9  # bytes of room on disk that are told before they are taken
 CAN_LOCK = os.name != "nt"  # Windows does not lock folders, and locks files against their own process
 # What `replacing`, `new_folder` and safetensors leave behind if they are killed.
 LITTER = re.compile(r"\..{1,40}\.[0-9a-f]{8}(\.[^.]*)?|\.tmp\w{6}", re.DOTALL)
@@ -197,6 +200,16 @@ def check_regular(path: str | Path, *, largest: int, links: bool = True) -> None
         raise HitNetError(f"{path} is {kind}. Give a file.")
     if status.st_size > largest:
         raise HitNetError(f"{path} has {status.st_size:,} bytes, more than the {largest:,} that are read.")
+
+
+def tell_room(what: str, needed: float, folder: Path, advice: str, *, free: int | None = None) -> None:
+    """Tell the room on disk that something needs, if it is much; warn if there is less. `free` is what it may take."""
+    free = shutil.disk_usage(folder).free if free is None else free
+    text = f"{what} need up to {needed / 1e9:.1f} GB in {folder}; there is room for {free / 1e9:.1f} GB."
+    if needed > free:
+        log.warning("%s %s", text, advice)
+    elif needed >= TOLD:
+        log.info("%s", text)
 
 
 def read_json(path: str | Path) -> Any:

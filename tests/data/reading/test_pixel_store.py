@@ -153,7 +153,23 @@ def test_half_of_the_disk_stays_free(photos, decodes, monkeypatch, caplog):
     with decoded_once() as file:
         list(passes(images.stored_in(file), 2))
     assert sorted(decodes.values()) == [1] * 9 + [2] * (COUNT - 9)  # the first look is at the empty disk
-    assert caplog.text.count("half of the space that was free") == 1
+    first, full = caplog.messages
+    assert first.startswith(
+        f"Decoded images need up to 0.0 GB in {file.folder}; there is room for 0.0 GB. The others are"
+    )
+    assert "half of the space that was free" in full
+
+
+def test_much_room_is_told(photos, monkeypatch, caplog):
+    monkeypatch.setattr(os, "fstatvfs", lambda _: SimpleNamespace(f_frsize=1, f_bavail=8 * 10**9))
+    with decoded_once() as file, caplog.at_level("INFO"):
+        for count, told in ((999, 0), (2, 1), (3000, 2)):
+            file.store(count, (1, 1000, 1000))
+            assert len(caplog.messages) == told
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert caplog.messages[1].startswith(
+        f"Decoded images need up to 4.0 GB in {file.folder}; there is room for 4.0 GB."
+    )
 
 
 def test_without_a_place_nothing_is_kept(photos, monkeypatch, caplog):

@@ -19,14 +19,15 @@ import numpy as np
 from hitnet.data.reading.decode import Pixels
 from hitnet.data.reading.entries import Skipped
 from hitnet.errors import HitNetError
-from hitnet.runtime.files import cache_folder
+from hitnet.runtime.files import cache_folder, tell_room
 
 log = logging.getLogger("hitnet")
 CAN_READ_AT = os.name != "nt"  # Windows cannot read at an offset while other threads do
-FULL = (
-    "No more decoded images are kept on disk: %s. The others are decoded in every epoch. "
+ADVICE = (
+    "The others are decoded in every epoch. "
     "Set the variable HITNET_CACHE to a folder that can be written and has more room."
 )
+FULL = f"No more decoded images are kept on disk: %s. {ADVICE}"
 
 
 class PixelFile:
@@ -39,12 +40,13 @@ class PixelFile:
         # Decoding threads may outlive an interrupted training. Were the file closed before they end, they could write
         # into another one that is then opened under the same number.
         weakref.finalize(self, self.file.close)
-        self.least_free = self._free() // 2
+        self.free = self._free()
         self.end, self.full, self.lock = 0, False, Lock()
 
     def store(self, count: int, shape: tuple[int, int, int]) -> "PixelStore":
         """Room for the decoded images of one set; disk space is only taken by those that are written."""
         self.end += count * math.prod(shape)
+        tell_room("Decoded images", self.end, self.folder, ADVICE, free=self.free // 2)
         return PixelStore(self, self.end - count * math.prod(shape), count, shape)
 
     def read(self, size: int, offset: int) -> bytes:
@@ -57,7 +59,7 @@ class PixelFile:
         if self.full:
             return False
         try:
-            if self._free() - content.nbytes >= self.least_free:
+            if self._free() - content.nbytes >= self.free // 2:
                 return os.pwrite(self.file.fileno(), content, offset) == content.nbytes
             reason = f"half of the space that was free in {self.folder} is taken"
         except OSError as error:
