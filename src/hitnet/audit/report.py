@@ -96,7 +96,7 @@ def write_page(
         different = list(dict.fromkeys(places))
         of_place = dict(zip(different, make_thumbnails(of_class, different, budget=max_bytes // 5), strict=False))
         pictured = [of_place[place] for place in places] if len(of_place) == len(different) else []  # all or none
-        show = show_again(of_place, show) if typical else show
+        show = partial(show_again, of_place, show) if typical else show
     spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
@@ -241,13 +241,9 @@ def show_files(files: Sequence[AnyFile], checksums: Checksums | None, changed: s
     return show
 
 
-def show_again(thumbnails: Mapping[int, str], otherwise: Show) -> Show:
-    """Pictures of rows from the thumbnails that they have already; of other rows as `otherwise`."""
-
-    def show(row: int, side: int) -> Image.Image:
-        return opened(thumbnails[row]) if row in thumbnails else otherwise(row, side)
-
-    return show
+def show_again(thumbnails: Mapping[int, str], otherwise: Show, row: int, side: int) -> Image.Image:
+    """The picture of a row: from its thumbnail, if it has one already."""
+    return opened(thumbnails[row]) if row in thumbnails else otherwise(row, side)
 
 
 def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int | None = None) -> list[str]:
