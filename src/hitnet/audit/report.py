@@ -295,8 +295,8 @@ def _first(thumbnails: Iterable[str], budget: int) -> list[str]:
 def encode(image: Image.Image, side: int, quality: int) -> str:
     """A picture as WebP in base64, with a longest side of at most `side`. Small pictures keep their size."""
     file = io.BytesIO()
-    # Beside the default method, 4, half the time, and 7 % more bytes.
-    shrunk(image, side).save(file, "webp", quality=quality, method=2)
+    # Method 2 takes half the time of 4, and 7 % more bytes: fewer rows on a page that is full.
+    shrunk(image, side).save(file, "webp", quality=quality, method=2 if side > READABLE else 4)
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
