@@ -46,7 +46,8 @@ def naive(features, labels, wanted):
 
 @pytest.mark.parametrize("block", [18, 1024])
 def test_the_nearest_of_a_label_against_a_double_loop(features, monkeypatch, block):
-    monkeypatch.setitem(neighbours.BLOCK, "cpu", block)
+    for sizes in (neighbours.BLOCK, neighbours.NUMBERS):
+        monkeypatch.setitem(sizes, "cpu", block)
     generator = torch.Generator().manual_seed(1)
     labels, wanted = (torch.randint(0, 4, (40,), generator=generator) for _ in range(2))
     assert nearest_with_label(Directions(features), labels, wanted, 4).tolist() == naive(features, labels, wanted)

@@ -17,12 +17,14 @@ from hitnet.features.neighbours import (
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setitem(neighbours.BLOCK, "cpu", 2**14)
+    for sizes in (neighbours.BLOCK, neighbours.NUMBERS):
+        monkeypatch.setitem(sizes, "cpu", 2**14)
 
 
 @pytest.fixture
 def features(monkeypatch):
-    monkeypatch.setitem(neighbours.BLOCK, "cpu", 7 * 8)  # 7 rows
+    for sizes in (neighbours.BLOCK, neighbours.NUMBERS):
+        monkeypatch.setitem(sizes, "cpu", 7 * 8)  # 7 rows
     return torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
 
 

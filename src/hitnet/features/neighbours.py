@@ -16,7 +16,8 @@ from hitnet.errors import HitNetError, whole
 Neighbours = tuple[Tensor, Tensor]  # similarities (N, k), highest first, and which images these are (N, k)
 NEAR_DUPLICATE = 0.95
 MOST_DUPLICATES = 10  # per image
-BLOCK = {"cpu": 2**24, "cuda": 2**30}  # similarities that are computed at once, and numbers of the rows for them
+BLOCK = {"cpu": 2**24, "cuda": 2**30}  # similarities that are computed at once
+NUMBERS = {"cpu": 2**24, "cuda": 2**26}  # of rows that are turned to directions, or compared, at once
 KEPT = ("cuda",)  # devices that keep the directions of all images
 RUN = 64  # similarities of which only the highest is looked at first
 MOST_COMPARED = 200_000  # images of which a CPU compares all pairs
@@ -64,7 +65,7 @@ class Directions:
         return (slice(start, start + size) for start in range(0, len(self), size))
 
     def at_once(self, device: torch.device) -> int:
-        return max(1, BLOCK[device.type] // max(1, self.features.shape[1]))
+        return max(1, NUMBERS[device.type] // max(1, self.features.shape[1]))
 
 
 def directions(features: Tensor | Directions) -> Directions:
@@ -100,10 +101,8 @@ def most_similar(
     Where there are fewer, their numbers are −1 and their similarities −∞. `preference` gives what to order by instead,
     from similarities (b, c) and the numbers of the images that ask (b,) and of the members (c,).
     """
-    values, which = (
-        asking.new_full((len(asking), k), -torch.inf, dtype=torch.float32),
-        asking.new_full((len(asking), k), -1),
-    )
+    values = asking.new_full((len(asking), k), -torch.inf, dtype=torch.float32)
+    which = asking.new_full((len(asking), k), -1)
     columns = rows.at_once(rows.device)
     for some in members.split(columns) if len(members) and len(asking) else ():
         others = rows[some]
