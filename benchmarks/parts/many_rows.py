@@ -19,7 +19,7 @@ from PIL import Image
 
 from hitnet.audit import Audit
 from hitnet.audit.audit_table import summarise
-from hitnet.features.opinions import MOST_CLASSES
+from hitnet.features.opinions import kept_classes
 from parts.record import Row, about
 
 PICTURES = 500  # of the most doubtful images there are files
@@ -85,10 +85,11 @@ def write_audit(root: Path, images: int, classes: int) -> Path:
     ).iloc[order]
     table = table.reset_index(drop=True)
     near = None
-    if classes > MOST_CLASSES:
-        near = np.sort((given[order, None] + np.arange(MOST_CLASSES)) % classes, axis=1)
+    kept = kept_classes(images, classes)
+    if classes > kept:
+        near = np.sort((given[order, None] + np.arange(kept)) % classes, axis=1)
         near = np.pad(near, ((0, 0), (0, 1)), constant_values=classes)
-    distances = draw.random((images, min(classes, MOST_CLASSES + 1)), dtype=np.float32)
+    distances = draw.random((images, min(classes, kept + 1)), dtype=np.float32)
     table[["path", "given"]].rename(columns={"given": "label"}).to_csv(root / "labels.csv", index=False)
     for i, path in enumerate(table["path"][:PICTURES]):
         (root / path).parent.mkdir(parents=True, exist_ok=True)

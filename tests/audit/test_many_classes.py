@@ -30,7 +30,15 @@ from hitnet.audit.rows import Rows
 from hitnet.audit.scoring import logits_by_kind, score_labels
 from hitnet.errors import HitNetError
 from hitnet.features import opinions as module
-from hitnet.features.opinions import Opinion, at_classes, class_at, column_of, near_classes, on_same_classes
+from hitnet.features.opinions import (
+    Opinion,
+    at_classes,
+    class_at,
+    column_of,
+    kept_classes,
+    near_classes,
+    on_same_classes,
+)
 from hitnet.review.evidence import Evidence
 
 
@@ -59,19 +67,33 @@ def average_precision(wrong, value):
 @pytest.fixture
 def few(monkeypatch):
     """Opinions on three classes of an image."""
-    monkeypatch.setattr(module, "MOST_CLASSES", 3)
+    monkeypatch.setattr(module, "KEPT", 0)
+    monkeypatch.setattr(module, "LEAST_CLASSES", 3)
     monkeypatch.setattr(module, "AT_ONCE", 7 * 9)
+
+
+@pytest.fixture
+def fewest(monkeypatch):
+    """Opinions on as few classes of an image as if images were many."""
+    monkeypatch.setattr(module, "KEPT", 0)
+
+
+@pytest.mark.parametrize(
+    ("images", "classes", "kept"), [(8000, 200, 200), (25_000, 1000, 335), (10**6, 20, 20), (1_280_000, 1000, 32)]
+)
+def test_all_classes_are_kept_unless_images_are_many(images, classes, kept):
+    assert kept_classes(images, classes) == kept
 
 
 def test_which_classes_are_kept(few):
     draw = torch.Generator().manual_seed(0)
     distances, labels = list(torch.rand(2, 50, 9, generator=draw)), torch.randint(9, (50,), generator=draw)
-    found = near_classes(distances, labels)
+    found = near_classes(distances, labels, 3)
     for i, row in enumerate(found.tolist()):
         first = {int(labels[i]), *(int(each[i].argmin()) for each in distances)}
         rest = sorted({*range(9)} - first, key=lambda k: float(distances[0][i, k] + distances[1][i, k]))
         assert row == [*sorted([*first, *rest][:3] if len(first) < 3 else first), 9]
-    assert near_classes([each[:, :3] for each in distances], labels % 3) is None
+    assert near_classes([each[:, :3] for each in distances], labels % 3, 3) is None
 
 
 def test_all_others_have_their_mean_probability(few):
@@ -193,7 +215,7 @@ def test_weights_that_are_fitted_to_some_images(monkeypatch):
 
 
 @pytest.mark.parametrize(("count", "classes", "hard"), [(3000, 100, 1.0), (3000, 100, 1.6), (2000, 200, 1.5)])
-def test_the_order_is_that_of_opinions_on_all_classes(count, classes, hard):
+def test_the_order_is_that_of_opinions_on_all_classes(count, classes, hard, fewest):
     dense, given, truth = simulated(count, classes, hard=hard)
     some = on_same_classes(dense, torch.from_numpy(given))
     assert {each.distances.shape for each in some} == {(count, 33)}
@@ -205,7 +227,7 @@ def test_the_order_is_that_of_opinions_on_all_classes(count, classes, hard):
     assert part.suggested.max() < classes
 
 
-def test_networks_that_have_seen_the_labels():
+def test_networks_that_have_seen_the_labels(fewest):
     dense, given, truth = simulated(2000, 60)
     trained = [replace(each, kind="networks", in_sample=True, capsules=True) for each in dense]
     some = on_same_classes(trained, torch.from_numpy(given))
@@ -243,7 +265,8 @@ def test_margins_and_doubts_name_classes(few):
 def test_judges_of_features_keep_what_they_would_say_of_all_classes(monkeypatch):
     features, labels = blobs(count=150, classes=6)
     whole = judge_features(features, labels, 6)
-    monkeypatch.setattr(module, "MOST_CLASSES", 4)
+    monkeypatch.setattr(module, "KEPT", 150 * 4)
+    monkeypatch.setattr(module, "LEAST_CLASSES", 3)
     monkeypatch.setattr(module, "AT_ONCE", 40 * 6)
     some = judge_features(features, labels, 6)
     assert [each.kind for each in some] == [each.kind for each in whole]

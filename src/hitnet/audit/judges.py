@@ -30,7 +30,7 @@ from hitnet.errors import HitNetError, check_choice, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
-from hitnet.features.opinions import MOST_CLASSES, NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours
+from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours, kept_classes
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
@@ -223,7 +223,7 @@ class Judges:
             hooks: dict[str, Any] = {"progress": case.progress, "ranks": case.ranks}
             features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
         if case.folder is not None and case.ranks.first:
-            columns, judges = min(images.num_classes, MOST_CLASSES + 1), 2 * self.repeats + 2
+            columns, judges = kept_classes(len(images), images.num_classes) + 1, 2 * self.repeats + 2
             tell_room(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}

@@ -49,10 +49,10 @@ class Audit:
 
     Attributes:
         table: One row per image, worst first.
-        distances: (N, K), in the table's order; (N, 33) for more than 32 classes.
+        distances: (N, K), in the table's order; (N, k + 1) where they are kept on k of many classes.
         class_names: The K classes.
         summary: Figures, as in summary.json.
-        classes: (N, 33), of which classes these are: ascending numbers, the last is K, for all others. None: all K.
+        classes: (N, k + 1), of which classes these are: ascending numbers, the last is K, for all others. None: all K.
         images: The images in the table's order, on disk where judges needed only features; None for an audit that was
             opened from its folder.
         prototypes: The decoded centre of each class, or its most typical image, uint8 (K, C, H, W), where there is one.

@@ -2,7 +2,8 @@
 
 Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
 
-Where classes are many, opinions are kept on those near an image only: memory does not grow with the number of classes.
+Where images and classes are many, opinions are kept on the classes near an image only: memory does not grow with the
+number of classes. Where judges are seldom right, this costs much: the true class is often not near.
 """
 
 import math
@@ -21,7 +22,8 @@ from hitnet.features.neighbours import Neighbours, nearest, neighbour_votes
 Ints = npt.NDArray[np.int64]
 NEIGHBOURS = 20
 FLOOR = 0.02  # added to a share of neighbours: no neighbour of a class is no proof against it
-MOST_CLASSES = 32  # on which opinions on an image are kept one by one
+KEPT = 2**23  # distances that are kept per judge, if these are more than 32 per image
+LEAST_CLASSES = 32  # on which opinions on an image are kept one by one, however many images there are
 AT_ONCE = 2**26  # distances of all classes that are computed at once, per judge
 
 
@@ -63,19 +65,24 @@ def class_at(columns: Ints, classes: Ints | None) -> Ints:
     return columns if classes is None else classes[np.arange(len(columns)), columns]
 
 
-def near_classes(distances: Sequence[Tensor], labels: Tensor) -> Tensor | None:
-    """On which classes (B, k) opinions are kept, from the distances (B, K) of judges; None: on all.
+def kept_classes(images: int, classes: int) -> int:
+    """On how many of all classes opinions on each of so many images are kept one by one."""
+    return min(classes, max(LEAST_CLASSES, KEPT // images))
+
+
+def near_classes(distances: Sequence[Tensor], labels: Tensor, kept: int) -> Tensor | None:
+    """On which classes (B, kept + 1) opinions are kept, from the distances (B, K) of judges; None: on all.
 
     The given class, the nearest one of each judge, those with the smallest mean distance, and K for all others.
     """
     classes = distances[0].shape[1]
-    if classes <= MOST_CLASSES:
+    if classes <= kept:
         return None
     order = torch.stack(list(distances)).mean(dim=0)
     for each in distances:
         order.scatter_add_(1, each.argmin(dim=1, keepdim=True), order.new_full((len(order), 1), -1e4))
     order.scatter_(1, labels.to(order.device)[:, None], -torch.inf)
-    chosen = order.topk(MOST_CLASSES, dim=1, largest=False).indices
+    chosen = order.topk(kept, dim=1, largest=False).indices
     return F.pad(chosen.sort(dim=1).values, (0, 1), value=classes)
 
 
@@ -103,7 +110,7 @@ def keep_near(
     for block in blocks:
         own = slice(start, start := start + len(block[0]))
         if classes is None:
-            near = near_classes(block, labels[own])
+            near = near_classes(block, labels[own], kept_classes(len(labels), block[0].shape[1]))
         else:
             near = torch.from_numpy(classes[own]).to(block[0].device)
         kept.append(torch.stack([at_classes(each, near).cpu() for each in block]))
@@ -125,7 +132,8 @@ def on_same_classes(opinions: Sequence[Opinion], labels: Tensor) -> tuple[Opinio
     """Opinions on all K classes as opinions on those near each image, where others are so or classes are many."""
     known = next((opinion.classes for opinion in opinions if opinion.classes is not None), None)
     whole = [i for i, opinion in enumerate(opinions) if opinion.classes is None]
-    if not whole or (known is None and opinions[0].distances.shape[1] <= MOST_CLASSES):
+    images, number = opinions[0].distances.shape
+    if not whole or (known is None and kept_classes(images, number) == number):
         return tuple(opinions)
     size = rows_at_once(opinions[whole[0]].distances.shape[1])
     parts = (
