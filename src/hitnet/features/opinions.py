@@ -22,7 +22,7 @@ from hitnet.features.neighbours import Neighbours, nearest, neighbour_votes
 Ints = npt.NDArray[np.int64]
 NEIGHBOURS = 20
 FLOOR = 0.02  # added to a share of neighbours: no neighbour of a class is no proof against it
-KEPT = 2**23  # distances that are kept per judge, if these are more than 32 per image
+KEPT = 2**22  # distances that are kept per judge, if these are more than 32 per image
 LEAST_CLASSES = 32  # on which opinions on an image are kept one by one, however many images there are
 AT_ONCE = 2**26  # distances of all classes that are computed at once, per judge
 
