@@ -15,7 +15,7 @@ from hitnet.cli import console, make_table
 from hitnet.runtime import pick_device, shown
 from reproduction.cells import runs_text
 from reproduction.cost import device_name, duration_text
-from reproduction.ledger import SHORT
+from reproduction.ledger import SHORT, describe_entry
 from reproduction.ledger import repair as repair_ledger
 from reproduction.missing_runs import OWN_LEDGER
 from reproduction.provenance import LABORATORY, unheld_sources
@@ -37,6 +37,12 @@ Render = Annotated[bool, typer.Option("--render", help="Write README.md, results
 CheckSources = Annotated[
     bool,
     typer.Option("--check-sources", help="List the ledger's lines whose sources no commit of this repository holds"),
+]
+Merge = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Add the lines of another ledger, if commits of this repository hold their sources"
+    ),
 ]
 Repair = Annotated[
     bool, typer.Option("--repair", help="Remove the torn last line that a crash or a full disk left in the ledger")
@@ -77,6 +83,7 @@ def reproduce_command(
     names: Names = None,
     list_: ListAll = False,
     render: Render = False,
+    merge: Merge = None,
     repair: Repair = False,
     check_sources: CheckSources = False,
     runs: Runs = None,
@@ -101,10 +108,10 @@ def reproduce_command(
 
     After an interruption, the same command resumes the work, here or on another machine.
     """
-    if [bool(names), list_, render, repair, check_sources].count(True) != 1:
+    if [bool(names), list_, render, repair, check_sources, merge is not None].count(True) != 1:
         raise HitNetError(
-            "Give one of: a NAME to reproduce, --list to see the names, --render to write the pages, --repair, "
-            "--check-sources."
+            "Give one of: a NAME to reproduce, --list to see the names, --render to write the pages, --merge, "
+            "--repair, --check-sources."
         )
     for_runs = {"runs": runs, "epochs": epochs, "limit": limit, "budget": budget, "side_by_side": side_by_side}
     if not names:
@@ -119,6 +126,8 @@ def reproduce_command(
     folder = pages or pages_folder(opened.path)
     if list_:
         print_list(book, opened, device)
+    elif merge is not None:
+        merge_ledger(paper.Ledger(merge), opened)
     elif check_sources:
         print_unheld(opened)
     elif render:
@@ -173,6 +182,25 @@ def print_unheld(ledger: paper.Ledger) -> None:
         console.print(f"{code}: {len(lines)} lines ({names})", soft_wrap=True)
     count = sum(entry.facts["code"] in unheld for entry in entries)
     console.print(f"{count} of {len(entries)} lines name sources that no commit of this repository holds.")
+
+
+def merge_ledger(other: paper.Ledger, ledger: paper.Ledger) -> None:
+    """Add the entries of another ledger, as a machine without git writes it."""
+    if not other.path.exists():
+        raise HitNetError(f"There is no ledger {other.path}. Check the name.")
+    new = [entry for entry in other.entries.values() if ledger.entries.get(entry.key) != entry]
+    if unheld := unheld_sources(entry.facts["code"] for entry in new if "code" in entry.facts):
+        raise HitNetError(
+            f"{other.path}: no commit of this repository holds the sources of {', '.join(unheld)}, so nothing was "
+            "added. Commit them first."
+        )
+    for entry in new:
+        if entry.key in ledger.entries:
+            both = f"{other.path} and {ledger.path} both record {describe_entry(entry)}"
+            raise HitNetError(f"{both}, differently. Nothing was added: remove the line from one of the two.")
+    for entry in new:
+        ledger.add(entry)
+    console.print(f"{len(new)} new lines of {len(other.entries)}; ledger: {ledger.path}", soft_wrap=True)
 
 
 def print_list(book: paper.Book, ledger: paper.Ledger, device: str) -> None:

@@ -80,8 +80,8 @@ def reproduce(
     if own and not uncommitted and not is_held(code_version()):
         raise HitNetError(
             f"No commit that git finds here holds these sources ({code_version()}), so nobody could repeat these runs. "
-            "Commit first. On a machine without git, use a `ledger` of your own and copy the run folders to a machine "
-            "with git, where the same command records them. Or record them all the same with `uncommitted`."
+            "Commit first. On a machine without git, use a copy of the ledger, and add its lines on a machine with git "
+            "(--merge). Or record them all the same with `uncommitted`."
         )
     remove_litter(Path(folder) / FOLDER, shared=True)
     end = None if budget is None else clock() + 60 * budget

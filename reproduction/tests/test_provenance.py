@@ -142,3 +142,27 @@ def test_the_command_lists_lines_whose_sources_no_commit_holds(command, tmp_path
         "0.1.0 sources 111111111111: 2 lines (toy)",
         "2 of 3 lines name sources that no commit of this repository holds.",
     ]
+
+
+def test_lines_of_another_ledger_are_added_if_commits_hold_their_sources(command, tmp_path, repository, book):
+    from toy_book import add, record
+
+    toy, own, other = book.experiments["toy"], Ledger(tmp_path / "own.jsonl"), Ledger(tmp_path / "other.jsonl")
+    add(own, toy, 0)
+    for ledger, seed in ((own, 1), (other, 1), (other, 2)):
+        add(ledger, toy, seed, record(toy, code=code_version()))
+    merge = "--merge", other.path, "--ledger", own.path
+    assert command(*merge).out.startswith("1 new lines of 2; ledger: ")
+    assert [*full_runs(Ledger(own.path), toy)] == [0, 1, 2]
+    add(other, toy, 3, record(toy, code=code_version()))
+    add(other, toy, 4, record(toy, code="0.1.0 sources 111111111111"))
+    before = own.path.read_bytes()
+    assert "holds the sources of 0.1.0 sources 111111111111" in command(*merge).err
+    assert own.path.read_bytes() == before
+    other.path.write_text("")
+    for seed in (3, 0):
+        add(Ledger(other.path), toy, seed, record(toy, code=code_version(), seconds=12345.0))
+    assert "both record run toy with seed 0, differently" in " ".join(command(*merge).err.split())
+    assert own.path.read_bytes() == before
+    ended = command("--merge", tmp_path / "none.jsonl", "--ledger", own.path)
+    assert (ended.code, "There is no ledger" in ended.err) == (1, True)

@@ -60,7 +60,7 @@ class Directions:
         return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min(1e-12))
 
     def parts(self) -> Iterator[slice]:
-        """All images, so many at a time as their features can be looked at."""
+        """Slices of all images, each of as many as are looked at together."""
         size = self.at_once(self.features.device)
         return (slice(start, start + size) for start in range(0, len(self), size))
 

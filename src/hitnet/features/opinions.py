@@ -22,8 +22,8 @@ from hitnet.features.neighbours import Neighbours, nearest, neighbour_votes
 Ints = npt.NDArray[np.int64]
 NEIGHBOURS = 20
 FLOOR = 0.02  # added to a share of neighbours: no neighbour of a class is no proof against it
-KEPT = 2**22  # distances that are kept per judge, if these are more than 32 per image
-LEAST_CLASSES = 32  # on which opinions on an image are kept one by one, however many images there are
+KEPT = 2**22  # distances per judge, of all images together; more only where each image has the fewest classes
+LEAST_CLASSES = 32  # that each image keeps, however many images there are
 AT_ONCE = 2**26  # distances of all classes that are computed at once, per judge
 
 
@@ -66,7 +66,7 @@ def class_at(columns: Ints, classes: Ints | None) -> Ints:
 
 
 def kept_classes(images: int, classes: int) -> int:
-    """On how many of all classes opinions on each of so many images are kept one by one."""
+    """How many of all classes each image keeps: opinions on them are stored one by one."""
     return min(classes, max(LEAST_CLASSES, KEPT // images))
 
 
