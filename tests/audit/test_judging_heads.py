@@ -18,7 +18,7 @@ from PIL import Image
 
 import hitnet
 from hitnet import Judges
-from hitnet.audit.audit_folder import tell_room
+from hitnet.audit.audit_folder import tell_room_of_audit
 from hitnet.audit.judges import typical_images
 from hitnet.decisions.steps import Change, Step, StepLog
 from hitnet.errors import HitNetError
@@ -86,7 +86,7 @@ def test_the_room_for_the_audit_is_told(backbone, tmp_path, monkeypatch, caplog)
     caplog.clear()
     with caplog.at_level("INFO"):
         for width in (1000, 4000):  # the second are too many to be kept
-            tell_room(tmp_path, 2_000_000, 33, 4, width)
+            tell_room_of_audit(tmp_path, 2_000_000, 33, 4, width)
     assert [message.partition(" GB")[0].split()[-1] for message in caplog.messages] == ["5.7", "1.7"]
 
 

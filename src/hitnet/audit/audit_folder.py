@@ -136,7 +136,7 @@ def check_in_place(folder: Path) -> None:
         )
 
 
-def tell_room(folder: Path, images: int, columns: int, judges: int, width: int) -> None:
+def tell_room_of_audit(folder: Path, images: int, columns: int, judges: int, width: int) -> None:
     """Tell the room that the files of an audit need: its table, distances at `columns` classes, and what is kept."""
     features = images * width * torch.float16.itemsize
     distances = images * columns * (judges * torch.float16.itemsize + 8)  # their mean, and which classes these are

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.audit.audit_folder import tell_room
+from hitnet.audit.audit_folder import tell_room_of_audit
 from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, join
@@ -224,7 +224,7 @@ class Judges:
             features, name = features_of(case.data, images, backbone, device=device, **hooks), backbone.name
         if case.folder is not None and case.ranks.first:
             columns, judges = kept_classes(len(images), images.num_classes) + 1, 2 * self.repeats + 2
-            tell_room(case.folder, len(images), columns, judges, features.shape[1])
+            tell_room_of_audit(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
         options["progress"] = case.progress

@@ -89,13 +89,13 @@ def write_page(
     if files is not None:
         show = show_files(files, checksums, changed, show)
     pictured: list[str] = []
-    if typical or prototypes is not None:
-        places = [own[0] if own else 0 for own in typical] or range(len(summary.class_names))
-        of_class = show_pixels(prototypes) if prototypes is not None and not typical else show
-        different = list(dict.fromkeys(places))
-        of_place = dict(zip(different, make_thumbnails(of_class, different, budget=max_bytes // 5), strict=False))
-        pictured = [of_place[place] for place in places] if len(of_place) == len(different) else []  # all or none
-        show = partial(show_again, of_place, show) if typical else show
+    if typical:
+        first = [own[0] if own else 0 for own in typical]
+        of_row = picture_classes(show, first, budget=max_bytes // 5)
+        pictured = [of_row[row] for row in first] if of_row else []
+        show = partial(show_again, of_row, show)
+    elif prototypes is not None:
+        pictured = [*picture_classes(show_pixels(prototypes), range(len(prototypes)), budget=max_bytes // 5).values()]
     spare = max_bytes - len(render_page(title, "").encode()) - size_of(pictured)
     chosen, size = _fitting(head, rows, choose_rows(table["flag"].to_numpy(), limit=limit), budget=spare // 2)
     room = spare - size
@@ -118,6 +118,13 @@ def write_page(
         text = "Files that have changed since they were judged: %d, the first %s. The page shows them as they are now."
         log.warning(f"{text} Audit again.", len(changed), one_line(rows.paths[min(changed)]))
     return len(chosen)
+
+
+def picture_classes(show: Show, rows: Sequence[int], *, budget: int) -> dict[int, str]:
+    """The thumbnails of the rows that stand for classes, each once; none if they do not all fit into the budget."""
+    different = list(dict.fromkeys(rows))
+    made = make_thumbnails(show, different, budget=budget)
+    return dict(zip(different, made, strict=True)) if len(made) == len(different) else {}
 
 
 def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:
