@@ -114,7 +114,7 @@ RESULTS = (
         "ghosts-mnist",
         "Ghosts of MNIST: agreement, pairs, doubtful images",
         "section 3.3, table 4, last figure (a)",
-        ("mnist-ghosts-shared", "mnist-ghosts-shared-second", "mnist-ghosts-shared-250"),
+        (*(f"mnist-ghosts-shared{end}" for end in ("", "-second", "-third", "-250")),),
         ghost_sections.mnist_ghosts_section,
         paper_runs=str(MNIST_GHOSTS.models),
     ),

@@ -165,11 +165,11 @@ def draw_reconstructions(drawing: Drawing) -> list[Figure]:
 
 
 def draw_components(drawing: Drawing) -> list[Figure]:
-    """The distributions of the components of one class's capsules, on the training images of that class."""
+    """The distributions of the components of one class's capsules, on the test images of that class."""
     names = drawing.run.class_names
     name = names[min(TRAVERSED_CLASS, len(names) - 1)]
     return plots.distribution_figures(
-        synthesis.capsule_distributions(drawing.run, classes=[name], device=drawing.device)
+        synthesis.capsule_distributions(drawing.run, split="test", classes=[name], device=drawing.device)
     )
 
 
@@ -204,9 +204,7 @@ def components_section(page: Page) -> str:
         f"{facts['spread']:.4f}, so that {EXPECTED_WITHIN} % lie within ± 2m/√n. Over all components of the true "
         "class's capsules:\n\n"
     )
-    shown = (
-        "The picture shows the training images of one class, without shifts; the test images are only in the table.\n"
-    )
+    shown = "The picture shows the test images of one class.\n"
     return note + "\n".join(tables) + "\n" + picture_section(page) + "\n" + shown
 
 

@@ -172,7 +172,7 @@ def ghost_facts(judge: Judge, *names: str) -> list[dict[str, object]]:
 
 def ghosts(judge: Judge) -> list[Finding]:
     """Ghosts of MNIST: the share of images with one ghost class, and the doubtful images."""
-    groups = ghost_facts(judge, "mnist-ghosts-shared", "mnist-ghosts-shared-second")
+    groups = ghost_facts(judge, *(f"mnist-ghosts-shared{end}" for end in ("", "-second", "-third")))
     longer = ghost_facts(judge, "mnist-ghosts-shared-250")
     claim, found = MNIST_GHOSTS, []
     for title, published, margin, unit, count in (

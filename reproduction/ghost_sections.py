@@ -40,7 +40,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
             doubtful_matrix(facts, claim),
         ]
         pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
-        parts += [drawn_line(facts), *pictures]
+        parts += [drawn_line(facts), *pictures, changes_table(facts)]
         parts.append(doubtful_list(page, name, facts))
     if not analyses and claim:
         parts += [
@@ -107,6 +107,14 @@ def epochs_table(analyses: dict[str, Facts]) -> str:
                 rows.append([f"{name}, {epoch}", share(agreed, facts["images"]), f"{doubtful:,}"])
                 shown.add((epoch, agreed, doubtful))
     return table(("experiment, epochs", "images with one ghost class", "doubtful images"), rows) if rows else ""
+
+
+def changes_table(facts: Facts) -> str:
+    """How often classes hit, and how many ghosts are those of the last epoch, over the epochs; empty if not known."""
+    rows = [[str(epoch), *(f"{value:.1f}" for value in values)] for epoch, *values in facts.get("over_epochs", ())]
+    note = "How often classes hit, and how many images already have the ghost of the last epoch, in %:\n\n"
+    header = ("after epochs", "ghost of the last epoch", "true class hits", "ghost hits", "both hit")
+    return note + table(header, rows) if rows else ""
 
 
 def agreed_share(facts: Facts) -> str:

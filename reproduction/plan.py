@@ -87,7 +87,9 @@ def ghosts(facts: DataFacts, name: str, epochs: tuple[int, ...], *, wanted: int 
 SECTION33 = (
     ghosts(MNIST, "mnist-ghosts-shared", (8, 20, 60)),
     ghosts(MNIST, "mnist-ghosts-shared-250", (8, 20, 60, 120, 250)),
-    ghosts(MNIST, "mnist-ghosts-shared-second", (60,), first_seed=20),  # how far do counts of 20 networks vary?
+    # How far do counts of 20 networks vary?
+    ghosts(MNIST, "mnist-ghosts-shared-second", (60,), first_seed=20),
+    ghosts(MNIST, "mnist-ghosts-shared-third", (8, 20, 60), first_seed=40),
     ghosts(SVHN, "svhn-ghosts-shared", (60,)),
     ghosts(SVHN, "svhn-ghosts-shared-250", (60, 250)),
 )

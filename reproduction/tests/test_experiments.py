@@ -23,10 +23,10 @@ def test_recipes():
     ghosts = recipes["mnist-ghosts-shared"]
     assert (ghosts.ghosts, ghosts.ghost_rule, ghosts.epochs) == (1, "always", 60)
     assert recipes["mnist-ghosts-shared-250"] == replace(ghosts, epochs=250)
-    assert recipes["mnist-ghosts-shared-second"] == ghosts
+    assert recipes["mnist-ghosts-shared-second"] == recipes["mnist-ghosts-shared-third"] == ghosts
     assert all(experiment.read_ghosts[-1:] in ((), (experiment.epochs,)) for experiment in PAPER.experiments.values())
     assert recipes["mnist-capsnet"].epochs == recipes["mnist-hitnet-each-50"].epochs == 50
-    shorter = {"mnist-ghosts-shared", "mnist-ghosts-shared-second", "svhn-ghosts-shared"}
+    shorter = {"svhn-ghosts-shared", *(f"mnist-ghosts-shared{end}" for end in ("", "-second", "-third"))}
     shorter |= {"mnist-capsnet", "mnist-hitnet-each-50"}
     of_the_paper = {experiment.name for experiment in PAPER_EXPERIMENTS}
     assert {recipes[name].epochs for name in of_the_paper - shorter} == {250}
@@ -123,9 +123,9 @@ def test_wanted_runs():
     assert (wanted["fashion-capsnet"], wanted["cifar10-capsnet"]) == (2, 2)
 
 
-def test_a_second_group_has_other_seeds():
-    first, second = (PAPER.experiments[f"mnist-ghosts-shared{end}"] for end in ("", "-second"))
-    assert (first.seeds(), second.seeds()) == (range(20), range(20, 40))
+def test_further_groups_have_other_seeds():
+    first, second, third = (PAPER.experiments[f"mnist-ghosts-shared{end}"] for end in ("", "-second", "-third"))
+    assert (first.seeds(), second.seeds(), third.seeds()) == (range(20), range(20, 40), range(40, 60))
     assert second.seeds(3) == range(20, 23)
 
 

@@ -220,12 +220,12 @@ def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     )
     assert standing in text
     assert "experiment, epochs" not in text
-    assert table_row(text, "networks")[1:] == ["20", "20", "–", "–"]
+    assert table_row(text, "networks")[1:] == ["20", "20", "–", "–", "–"]
     assert table_row(text, "images with one ghost class (N_c = 1)")[1:4] == ["16,859 (28 %)", "15,000 (25 %)", "–"]
-    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–", "–"]
-    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–"]
-    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–", "–"]
-    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–", "–"]
+    assert table_row(text, "of these, (true 3, ghost 5)")[1:] == ["2,333", "2,000", "–", "–", "–"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–", "–"]
+    assert table_row(text, "fewest hits among them")[1:] == ["11", "12", "–", "–", "–"]
+    assert table_row(text, "with at least 15 hits")[1:] == ["55", "1", "–", "–", "–"]
     assert "(N_c): 1: 15,000 (25 %); 2: 45,000 (75 %)." in text
     agreed, text = text.split("Doubtful images: ")
     assert table_row(agreed, "**5**") == ["**5**", "·", "·", "·", "2000", *"······", "2000"]
@@ -240,9 +240,12 @@ def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     ]
     assert (tmp_path / "pages/images/mnist-ghosts-shared-analysis.png").is_file()
     longer = {**facts, "epochs": 250, "by_epoch": [[10, 12_000, 40], [250, 15_000, 2]]}
+    longer["over_epochs"] = [[10, 71.06, 99.0, 1.5, 1.25], [250, 100.0, 99.9, 0.9, 0.5]]
+    assert "true class hits" not in text
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-250", tuple(range(20)), longer))
     text = section("ghosts-mnist")
-    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "2"]
+    assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–", "2"]
+    assert table_row(text, "10")[1:] == ["71.1", "99.0", "1.5", "1.2"]
     assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
     assert "| mnist-ghosts-shared-250, 250 |" not in text  # the counts of the end stand above
 
