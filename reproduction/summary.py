@@ -42,7 +42,7 @@ READINGS = """## How we read what the paper leaves open
   drawn uniformly within ±2m/√n, and decoded by a network that was trained without hybrid images.
 - **Ghosts**: an image's ghost is the wrong class whose capsule is nearest to the centre; it carries no loss.
   *Doubtful*: all 20 networks give the image the same ghost class, at a mean distance below the hit radius. The verdicts
-  use the two groups of 60 epochs.
+  use the groups of 60 epochs.
 """
 PUZZLES = """## What we cannot explain
 
