@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hitnet.data.reading.entries import Checksums
 from hitnet.errors import HitNetError
-from hitnet.features.extraction import in_half
+from hitnet.features.extraction import all_finite, in_half
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.files import cache_folder, expand, remove_litter, replacing, tell_room
 from hitnet.runtime.ranks import SINGLE, Ranks
@@ -78,7 +78,7 @@ class FeatureCache:
             raise HitNetError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         types = keys.dtype == torch.uint8 and features.dtype == torch.float16 and keys.ndim == 2
         fits = types and keys.shape[1] == KEY_BYTES and features.shape == (len(keys), self.num_features)
-        sound = fits and expected == _checksum(keys, features) and bool(features.isfinite().all())
+        sound = fits and expected == _checksum(keys, features) and all_finite(features)
         return _as_keys(keys.numpy().tobytes()) if sound else None
 
     def check_writable(self, images: int) -> None:

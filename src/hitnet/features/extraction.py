@@ -97,9 +97,14 @@ def extract(pixels: Tensor, backbone: Backbone, *, device: Device = "cpu", progr
 def in_half(features: Tensor) -> Tensor:
     """Features as float16; raises HitNetError where they are too large for it, or no numbers."""
     half = features.to(torch.float16)
-    if not half.isfinite().all():
+    if not all_finite(half):
         raise HitNetError(
             "The backbone gives features that are not finite in half precision (above 65,504, or NaN). Divide its "
             "output by a constant, or end it in a normalisation."
         )
     return half
+
+
+def all_finite(numbers: Tensor) -> bool:
+    """Whether no number is infinite or NaN: the least and the largest tell it, in a tenth of the time."""
+    return not numbers.numel() or bool(torch.stack(numbers.aminmax()).isfinite().all())

@@ -7,6 +7,7 @@ that a pass that is killed resumes at the last of them. Files of equal content a
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -123,21 +124,35 @@ class OnePass:
         if first is None or self.backbone is None or self.cache is None:
             return
         self.cache.check_writable(len(self.entries) if self.ranks.first else 0)  # one process tells the room
+        parts = Extractor(self.backbone, device=self.device).run(chain([first], images))
+        with ThreadPoolExecutor(1) as writer:  # a disk may take as long as the network
+            written: Future[None] | None = None
+            for shard in self._shards(parts):
+                if written is not None:
+                    written.result()
+                written = writer.submit(self.cache.add, *shard)
+            if written is not None:
+                written.result()
+
+    def _shards(self, parts: Iterator[Tensor]) -> Iterator[tuple[list[bytes], Tensor]]:
+        """The keys and the features of so many images as are kept together."""
         keys, rows = list[bytes](), list[Tensor]()
-        for part in Extractor(self.backbone, device=self.device).run(chain([first], images)):
-            for row in part:
+        for part in parts:
+            sound = []
+            for i in range(len(part)):
                 key, image = self.waiting.popleft()
                 if isinstance(image, Jpeg) and image.odd:
                     self.odd[key] = image.odd
                 else:
+                    sound.append(i)
                     keys.append(key)
-                    rows.append(row)
+            rows.append(part[sound])
             if len(keys) >= PER_SHARD:
-                self.cache.add(keys, torch.stack(rows))
+                yield keys, torch.cat(rows)
                 keys, rows = [], []
             self._step(len(part))
         if keys:
-            self.cache.add(keys, torch.stack(rows))
+            yield keys, torch.cat(rows)
 
     def _missing(self) -> Iterator[Tensor | Jpeg]:
         """The images whose features are to be computed; notes all else on the way."""

@@ -95,7 +95,7 @@ class GpuReader:
         self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
     def __call__(self, batch: Sequence[Tensor | Jpeg]) -> Tensor:
-        found: dict[int, Tensor] = {}
+        found = torch.empty(len(batch), 3, self.size, self.size, dtype=torch.uint8, device=self.device)
         jpegs = {i: each for i, each in enumerate(batch) if isinstance(each, Jpeg)}
         others = {i: each for i, each in enumerate(batch) if isinstance(each, Tensor)}
         for group in groups(jpegs):
@@ -113,10 +113,10 @@ class GpuReader:
                     others[i] = torch.zeros(3, self.size, self.size, dtype=torch.uint8)
             # Pictures of one shape are scaled at once: most cameras write few shapes.
             for same in alike.values():
-                found |= zip(same, cropped(torch.stack(list(same.values())), self.size), strict=True)
+                found[list(same)] = cropped(torch.stack(list(same.values())), self.size)
         if others:
-            found |= zip(others, sent(torch.stack(list(others.values())), self.device), strict=True)
-        return torch.stack([found[i] for i in range(len(batch))])
+            found[list(others)] = sent(torch.stack(list(others.values())), self.device)
+        return found
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
         """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""
