@@ -203,6 +203,35 @@ def test_a_reader_for_gpus_falls_back_file_by_file(photos, monkeypatch, together
     assert not any(each.odd for each in batch if isinstance(each, Jpeg))
 
 
+@pytest.mark.gpu
+def test_decoding_beside_the_network_changes_no_features(photos):
+    """The GPU's decoder writes without waiting for kernels: a slow network still reads while it writes."""
+    slow = nn.Sequential(nn.Conv2d(3, 256, 9, padding=4), nn.Conv2d(256, 256, 9), nn.Flatten(2), nn.AvgPool1d(8, 8))
+    backbone = open_backbone(nn.Sequential(slow, nn.Flatten()), input_size=32, mean=(0.5,) * 3, std=(0.2,) * 3)
+    jpegs = [jpeg for path in photos if (jpeg := plain_jpeg(path))]
+    images = [jpegs[i % len(jpegs)] for i in range(20 * extraction.AT_ONCE["cuda"])]
+    extractor = Extractor(backbone, device="cuda")
+    (expected,) = extractor.run(images[: extraction.AT_ONCE["cuda"]])
+    for start, found in enumerate(extractor.run(images)):
+        places = (torch.arange(len(found)) + start * len(found)) % len(jpegs)
+        assert torch.equal(found, expected[places])
+
+
+def test_a_refused_file_is_found_in_halves():
+    """One refused file of 64 costs two calls for each halving, not one for each file."""
+    asked = []
+
+    def decode_jpeg(contents, device):
+        asked.append(len(contents))
+        if any(int(content) == 37 for content in contents):
+            raise RuntimeError("nvJPEG does not support this")
+        return [content[None] for content in contents]
+
+    found = GpuReader(decode_jpeg, 32, torch.device("cpu")).decoded([torch.tensor(i) for i in range(64)])
+    assert [None if each is None else int(each) for each in found] == [*range(37), None, *range(38, 64)]
+    assert len(asked) == 1 + 2 * 6
+
+
 def test_what_neither_the_gpu_nor_pillow_decodes_is_said(photos, tmp_path):
     def refuse(contents, device):
         raise RuntimeError("nvJPEG does not support this")

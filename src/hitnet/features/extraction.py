@@ -63,9 +63,17 @@ class Extractor:
 
     def _on_gpu(self, batches: Iterator[list[Tensor | Jpeg]]) -> Iterator[Tensor]:
         pending: Tensor | None = None
-        # A thread decodes the next batch while this one asks the network for features of the last.
-        begin = partial(torch.cuda.set_device, torch.cuda.current_device())
-        for pixels in in_threads(self._pixels, batches, ahead=2, threads=1, begin=begin):
+        # A thread decodes the next batch while this one asks the network for features of the last: in a stream of its
+        # own, which has memory of its own (see GpuReader.decoded).
+        own, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
+
+        def decoded(batch: list[Tensor | Jpeg]) -> tuple[Tensor, torch.cuda.Event]:
+            with torch.cuda.stream(side):
+                return self._pixels(batch), side.record_event()
+
+        for pixels, ready in in_threads(decoded, batches, ahead=2, threads=1):
+            own.wait_event(ready)
+            pixels.record_stream(own)
             features = self.features(pixels)
             # The copy of one batch back waits for the GPU only once the next is under way.
             if pending is not None:

@@ -119,11 +119,18 @@ class GpuReader:
         return found
 
     def decoded(self, contents: list[Tensor]) -> list[Tensor | None]:
-        """Pictures on the GPU; None for those that nvJPEG refuses, each asked for by itself once one is refused."""
+        """Pictures on the GPU; None for those that nvJPEG refuses, which are looked for in halves of a refused batch.
+
+        The GPU's decoder writes without waiting for its stream: into memory that PyTorch takes for free as soon as no
+        name stands for it, while kernels that were asked for before may still read it. So wait for these first.
+        """
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
         try:
             return list(self.decode_jpeg(contents, device=self.device))
         except RuntimeError:
-            return [None] if len(contents) == 1 else [self.decoded([content])[0] for content in contents]
+            half = len(contents) // 2
+            return self.decoded(contents[:half]) + self.decoded(contents[half:]) if half else [None]
 
 
 def plain_jpeg(file: AnyFile) -> Jpeg | None:
