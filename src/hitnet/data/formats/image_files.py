@@ -274,19 +274,15 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
         sizes[h.height, h.width] += count
     if options.image_size is not None:
         return (channels, *options.image_size), ""
-    height, width = _typical_size(sizes)
+    # The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE.
+    [(common, count)] = sizes.most_common(1)
+    all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
+    height, width = np.median(all_sizes, axis=0).tolist()
+    scale = min(1.0, LONGEST_SIDE / max(height, width))
+    height, width = max(1, round(height * scale)), max(1, round(width * scale))
     other = sum(count for size, count in sizes.items() if size != (height, width))
     note = (
         f"{name}: images are read at {height} x {width} (height x width); {other} of {headers.total()} have another "
         "size and are scaled to fit, centred on black. Set `image_size` for another size."
     )
     return (channels, height, width), note if other else ""
-
-
-def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
-    """The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE."""
-    [(common, count)] = sizes.most_common(1)
-    all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
-    height, width = np.median(all_sizes, axis=0).tolist()
-    scale = min(1.0, LONGEST_SIDE / max(height, width))
-    return max(1, round(height * scale)), max(1, round(width * scale))
