@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -72,6 +72,7 @@ class Images:
     paths: tuple[str, ...] | None = None
     flip: bool = False
     masks: Tensor | None = None
+    checksums: ClassVar[None] = None  # those of files; see `Streamed`
 
     def __post_init__(self) -> None:
         p, y = self.pixels, self.labels
@@ -132,10 +133,6 @@ class Images:
             if tensor is not None:
                 digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
-
-    @property
-    def checksums(self) -> None:
-        """Those of files; see `Streamed`."""
 
     @property
     def known_pixels(self) -> Tensor:
@@ -261,11 +258,6 @@ class Streamed:
                     "continue with `resume`, or start again."
                 )
         return decode.decode(file, self.shape, crop=self.crop)
-
-
-def decoded(entries: Iterable[Entry], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[Pixels | Skipped]:
-    """The pixels of files in their order, decoded by threads."""
-    return in_threads(lambda entry: pixels_of(entry, shape, crop=crop), entries, ahead=ahead_of(shape))
 
 
 def ahead_of(shape: tuple[int, int, int]) -> int:

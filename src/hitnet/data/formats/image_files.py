@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hitnet.data.images import Images, Pixels, Streamed, decoded, pixels_of, tried
+from hitnet.data.images import Images, Pixels, Streamed, ahead_of, pixels_of, tried
 from hitnet.data.opened import LONGEST_SIDE, Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing, Skipped, describe_skipped, log_skipped, stop_if_strict
@@ -166,7 +166,8 @@ class Survey:
         """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
         odd: dict[str, Skipped] = {}
         done = 0
-        for picture in decoded(self.entries, self.shape, crop=self.options.crop):
+        read = partial(pixels_of, shape=self.shape, crop=self.options.crop)
+        for picture in in_threads(read, self.entries, ahead=ahead_of(self.shape)):
             if isinstance(picture, Skipped):
                 odd[picture.path] = picture
             else:
