@@ -1,8 +1,7 @@
 """Labelled images, in memory or, for sets that are larger than the memory, on disk.
 
-Files on disk are decoded just before they are needed. A few threads decode a bounded number of images ahead of the
-training, so that it does not wait for them if they are fast enough. The images come in the same order and with the same
-pixels as from memory. A training may keep what it has decoded (see `reading.pixel_store`).
+Threads decode files a bounded number of images ahead of the training; the images come in the same order and with the
+same pixels as from memory. A training may keep what it has decoded (see `reading.pixel_store`).
 """
 
 from __future__ import annotations

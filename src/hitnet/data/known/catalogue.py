@@ -154,10 +154,7 @@ class SetFiles:
                     target.unlink()
 
     def _fetch_photographs(self) -> None:
-        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were.
-
-        If another process is fetching them, this one waits for it.
-        """
+        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were."""
         [(name, checksum)] = self.dataset.archive.items()
         urls, known = [mirror + name for mirror in self.dataset.mirrors], self.dataset.classes
 

@@ -197,11 +197,9 @@ def judgements() -> pd.DataFrame:
 
 
 def label_errors(name: str) -> pd.DataFrame:
-    """The labels of a sample that people found wrong, ordered by id.
+    """The labels of a sample that people found wrong, ordered by id: 15 of mnist-sample (see `judgements`).
 
-    mnist-sample: the 15 images of `judgements` with consensus "error". clothing-sample: those that are wrong in the
-    developers' judgement (id, path, given, judged, verdict, note); they looked only at the labels that an audit doubted
-    most, so there may be others.
+    Of clothing-sample, the developers looked only at the labels that an audit doubted most: there may be others.
     """
     import pandas as pd
 
