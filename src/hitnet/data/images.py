@@ -1,8 +1,7 @@
 """Labelled images, in memory or, for sets that are larger than the memory, on disk.
 
-Files on disk are decoded just before they are needed. A few threads decode a bounded number of images ahead of the
-training, so that it does not wait for them if they are fast enough. The images come in the same order and with the same
-pixels as from memory. A training may keep what it has decoded (see `reading.pixel_store`).
+Threads decode files a bounded number of images ahead of the training; the images come in the same order and with the
+same pixels as from memory. A training may keep what it has decoded (see `reading.pixel_store`).
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -72,6 +71,7 @@ class Images:
     paths: tuple[str, ...] | None = None
     flip: bool = False
     masks: Tensor | None = None
+    checksums: ClassVar[None] = None  # those of files; see `Streamed`
 
     def __post_init__(self) -> None:
         p, y = self.pixels, self.labels
@@ -132,10 +132,6 @@ class Images:
             if tensor is not None:
                 digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
-
-    @property
-    def checksums(self) -> None:
-        """Those of files; see `Streamed`."""
 
     @property
     def known_pixels(self) -> Tensor:
@@ -261,11 +257,6 @@ class Streamed:
                     "continue with `resume`, or start again."
                 )
         return decode.decode(file, self.shape, crop=self.crop)
-
-
-def decoded(entries: Iterable[Entry], shape: tuple[int, int, int], *, crop: bool = False) -> Iterator[Pixels | Skipped]:
-    """The pixels of files in their order, decoded by threads."""
-    return in_threads(lambda entry: pixels_of(entry, shape, crop=crop), entries, ahead=ahead_of(shape))
 
 
 def ahead_of(shape: tuple[int, int, int]) -> int:

@@ -1,8 +1,6 @@
 """Opened data: one type per kind of source. Nothing else has to know what kind it is.
 
-`open_data` (sources.py) makes it once, from a name, a path or images in memory, together with its options. Everything
-else receives the opened data and asks it to load, stream, split, report, show pictures, name annotators or write a
-corrected copy.
+`open_data` (sources.py) makes it once, with its options; everything else receives the opened data.
 """
 
 from __future__ import annotations
@@ -81,13 +79,11 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class Report:
-    """What reading a source gave: the set, what should have given images but did not, and how many other files were
-    passed over, by suffix.
-    """
+    """What reading a source gave."""
 
     images: Images
-    skipped: tuple[Skipped, ...] = ()
-    ignored: dict[str, int] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()  # what should have given images but did not
+    ignored: dict[str, int] = field(default_factory=dict)  # how many other files were passed over, by suffix
 
 
 @dataclass(frozen=True)

@@ -50,10 +50,8 @@ MODELS: dict[str, Named] = {
 def register_model(name: str, summary: str, **options: Any) -> None:
     """Add a network by name, so that `train` and all commands take it.
 
-    Args:
-        name: What it is called.
-        summary: One line for the list of models.
-        options: The entries of `ModelConfig` that differ from the paper's HitNet, e.g. features, head and decoder.
+    `summary` is a line for the list of models; `options` are the entries of `ModelConfig` that differ from the paper's
+    HitNet, e.g. features, head and decoder.
     """
     _check_changes(options)
     ModelConfig((1, 4096, 4096), 10, **options)  # raises for values that no network takes

@@ -56,7 +56,11 @@ class HitOrMissClassifier(nn.Module):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """Images as the backbone takes them → features (B, num_features)."""
-        return pooled_features(self.backbone, images)
+        names = "forward_head", "forward_features"
+        forward_head, forward_features = (getattr(self.backbone, name, None) for name in names)
+        if callable(forward_head) and callable(forward_features):  # as in timm: what its own classifier would get
+            return forward_head(forward_features(images), pre_logits=True)
+        return self.backbone(images)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Features (B, num_features) → distances (B, K), or the features themselves if `pre_logits`."""
@@ -70,14 +74,6 @@ class HitOrMissClassifier(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(images))
-
-
-def pooled_features(module: nn.Module, images: Tensor) -> Tensor:
-    """Features (B, F) of a module. One with timm's methods is asked for what its own classifier would get."""
-    forward_head, forward_features = (getattr(module, name, None) for name in ("forward_head", "forward_features"))
-    if callable(forward_head) and callable(forward_features):
-        return forward_head(forward_features(images), pre_logits=True)
-    return module(images)
 
 
 def with_backbone(

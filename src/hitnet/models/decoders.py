@@ -33,15 +33,12 @@ def masked_target(images: Tensor, masks: Tensor) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """Base class: capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W) in [0, 1].
-
-    A `standardised` decoder sees the capsule's deviation from the centre, which is that of the network's head, instead
-    of the capsule.
-    """
+    """Base class: capsules (B, K, n), classes to decode (B,), extra components (B, e) → images (B, C, H, W)."""
 
     def __init__(self, in_shape: tuple[int, int, int], *, standardised: bool, centre: float) -> None:
         super().__init__()
-        self.in_shape, self.standardised, self.centre = in_shape, standardised, centre
+        self.in_shape, self.standardised = in_shape, standardised
+        self.centre = centre  # of the network's head
 
     def forward(self, capsules: Tensor, classes: Tensor, extra: Tensor | None = None) -> Tensor:
         masked = standardise(capsules, classes, centre=self.centre) if self.standardised else mask(capsules, classes)

@@ -95,11 +95,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Images (B, 3, H, W), normalised by MEAN and STD → logits (B, num_classes), or features (B, 1280) without classes.
-
-    Args:
-        num_classes: 1,000 for ImageNet's classifier, 0 for none.
-    """
+    """Images (B, 3, H, W), normalised by MEAN and STD → logits (B, num_classes); features (B, 1280) for 0 classes."""
 
     num_features = 1280
 

@@ -17,15 +17,10 @@ LARGEST_TRIAL = 512  # pixels
 
 
 class Features(nn.Module):
-    """Base class: images (B, C, H, W) → features (B, num_features).
+    """Base class: images (B, C, H, W) → features (B, num_features)."""
 
-    Attributes:
-        smallest: The smallest height and width that the extractor accepts.
-        num_features: The number of features per image.
-    """
-
-    smallest: int
-    num_features: int
+    smallest: int  # height and width that the extractor accepts
+    num_features: int  # per image
 
     def __init__(self, in_shape: tuple[int, int, int]) -> None:
         super().__init__()

@@ -103,12 +103,9 @@ HEADS: dict[str, type[Head]] = {"hit-or-miss": HitOrMissHead, "softmax": Softmax
 def register_features(name: str, features: type[Features]) -> None:
     """Add a feature extractor, so that `ModelConfig(features=name)` builds it.
 
-    Runs of such a network open once the module that registers it is imported. A layer that draws random numbers in
-    training has a method `draw(count)`, called before each batch of `count` images; `forward` only reads what it drew.
-
-    Args:
-        name: What it is called in configurations.
-        features: A class derived from `hitnet.models.Features`, built with the shape (C, H, W) of an image.
+    It is built with the shape (C, H, W) of an image. Runs of such a network open once the module that registers it is
+    imported. A layer that draws random numbers in training has a method `draw(count)`, called before each batch of
+    `count` images; `forward` only reads what it drew.
     """
     if not (isinstance(features, type) and issubclass(features, Features)):
         raise HitNetError(f"register_features: {features!r} is not a class derived from hitnet.models.Features.")
@@ -116,12 +113,7 @@ def register_features(name: str, features: type[Features]) -> None:
 
 
 def register_head(name: str, head: type[Head]) -> None:
-    """Add a head, so that `ModelConfig(head=name)` builds it; it brings the loss that trains it.
-
-    Args:
-        name: What it is called in configurations.
-        head: A class derived from `hitnet.models.Head`.
-    """
+    """Add a head, so that `ModelConfig(head=name)` builds it; it brings the loss that trains it."""
     if not (isinstance(head, type) and issubclass(head, Head)):
         raise HitNetError(f"register_head: {head!r} is not a class derived from hitnet.models.Head.")
     missing = [part for part in ("loss", "make_loss") if getattr(head, part, None) is getattr(Head, part, None)]

@@ -273,21 +273,18 @@ def _images(pixels: Array, indices: Array, classes: list[str], arrays: Arrays, w
         flip=arrays.get("flip", none).size == 1 and bool(arrays["flip"].reshape(-1)[0]),
     )
     if "masks" in arrays:
-        images = replace(images, masks=_masks(arrays["masks"], images, where))
+        masks, (_, height, width) = arrays["masks"], images.shape
+        shapes = tuple((len(images), *rest) for rest in ((height, width), (height, width, 1), (1, height, width)))
+        if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
+            raise HitNetError(f"{where}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
+        white = (masks != 0).astype(np.uint8) * np.uint8(255)
+        images = replace(images, masks=torch.from_numpy(white).view(shapes[2]))
     if "ids" not in arrays:
         return images
     ids = arrays["ids"]
     if ids.dtype.kind not in "iu":
         raise HitNetError(f"{where}: ids must be whole numbers; got {ids.dtype}.")
     return replace(images, ids=torch.from_numpy(ids.reshape(-1).astype(np.int64)))
-
-
-def _masks(masks: Array, images: Images, where: str) -> torch.Tensor:
-    count, (_, height, width) = len(images), images.shape
-    shapes = ((count, height, width), (count, height, width, 1), (count, 1, height, width))
-    if masks.dtype.kind not in "biuf" or masks.shape not in shapes:
-        raise HitNetError(f"{where}: masks must be numbers of shape {shapes[0]}; got {masks.dtype} {masks.shape}.")
-    return torch.from_numpy((masks != 0).astype(np.uint8) * np.uint8(255)).view(shapes[2])
 
 
 def _pixels(x: Array, where: str) -> npt.NDArray[np.uint8]:

@@ -41,21 +41,21 @@ class HuggingFaceData(ItemData):
         return self.source
 
     @property
-    def title(self) -> str:
+    def name(self) -> str:
         if isinstance(self.source, str | Path):
             return expand(self.source).resolve().name
         first = next(iter(self.content.values())) if isinstance(self.content, Mapping) else self.content
         return str(getattr(first.info, "dataset_name", None) or first.info.builder_name or "dataset")
 
     def rows(self, part: Any) -> Rows:
-        image, label = _columns(part, self.title)
+        image, label = _columns(part, self.name)
         images = _undecoded(part, image)
         values, names = list(part.with_format(None)[label]), getattr(part.features[label], "names", None)
         if names is None:
             labels = [label_name(value) for value in values]
         else:
             labels = [names[k] if k is not None and 0 <= k < len(names) else None for k in values]
-        return Rows(labels, lambda row: cell_file(images[row][image], f"{self.title}, row {row}"))
+        return Rows(labels, lambda row: cell_file(images[row][image], f"{self.name}, row {row}"))
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:
         """Write the dataset as `save_to_disk` does, with all its columns; `datasets.load_from_disk` reads it."""
@@ -72,7 +72,7 @@ class HuggingFaceData(ItemData):
 
         changed, dropped = relabelling.changed, relabelling.dropped
         paths = [path_of(split, row) for row in range(len(dataset))]
-        column = _columns(dataset, self.title)[1]
+        column = _columns(dataset, self.name)[1]
         values, kind = list(dataset.with_format(None)[column]), dataset.features[column]
         names = getattr(kind, "names", None)
         if names is not None:

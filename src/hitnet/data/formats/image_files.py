@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hitnet.data.images import Images, Pixels, Streamed, decoded, pixels_of, tried
+from hitnet.data.images import Images, Pixels, Streamed, ahead_of, pixels_of, tried
 from hitnet.data.opened import LONGEST_SIDE, Data, DataOptions, ImageSet, Report, Room
 from hitnet.data.reading import decode
 from hitnet.data.reading.entries import Entries, Lazy, Listing, Skipped, describe_skipped, log_skipped, stop_if_strict
@@ -166,7 +166,8 @@ class Survey:
         """Call `use` with place and pixels of each image that can be decoded; the survey of these, and their labels."""
         odd: dict[str, Skipped] = {}
         done = 0
-        for picture in decoded(self.entries, self.shape, crop=self.options.crop):
+        read = partial(pixels_of, shape=self.shape, crop=self.options.crop)
+        for picture in in_threads(read, self.entries, ahead=ahead_of(self.shape)):
             if isinstance(picture, Skipped):
                 odd[picture.path] = picture
             else:
@@ -274,19 +275,15 @@ def _common_shape(name: str, headers: Counter[decode.Header], options: DataOptio
         sizes[h.height, h.width] += count
     if options.image_size is not None:
         return (channels, *options.image_size), ""
-    height, width = _typical_size(sizes)
+    # The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE.
+    [(common, count)] = sizes.most_common(1)
+    all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
+    height, width = np.median(all_sizes, axis=0).tolist()
+    scale = min(1.0, LONGEST_SIDE / max(height, width))
+    height, width = max(1, round(height * scale)), max(1, round(width * scale))
     other = sum(count for size, count in sizes.items() if size != (height, width))
     note = (
         f"{name}: images are read at {height} x {width} (height x width); {other} of {headers.total()} have another "
         "size and are scaled to fit, centred on black. Set `image_size` for another size."
     )
     return (channels, height, width), note if other else ""
-
-
-def _typical_size(sizes: Counter[tuple[int, int]]) -> tuple[int, int]:
-    """The size of most images or, where there is none, the median height and width; scaled down to LONGEST_SIDE."""
-    [(common, count)] = sizes.most_common(1)
-    all_sizes = [common] if 2 * count > sizes.total() else np.repeat(list(sizes), list(sizes.values()), axis=0)
-    height, width = np.median(all_sizes, axis=0).tolist()
-    scale = min(1.0, LONGEST_SIDE / max(height, width))
-    return max(1, round(height * scale)), max(1, round(width * scale))

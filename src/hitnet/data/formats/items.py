@@ -3,10 +3,8 @@
 The path of an image is the name of its file where the dataset tells it, else the number of its row, after the name of
 its split where the data has splits: "17", "train/17", "train/dog/5.jpg".
 
-An item of a dataset of PyTorch, or of any object with `__len__` and `__getitem__`, is (image, label, …). An image is a
-picture of Pillow, or a tensor or array of shape (H, W), (C, H, W) or (H, W, C): whole numbers in 0..255, or of 16 bits,
-or fractions in [0, 1]. A label is a number or a text. The names of the classes are the attribute `classes`, where there
-is one.
+An item of a dataset of PyTorch, or of any object with `__len__` and `__getitem__`, is (image, label, …): a picture of
+Pillow or an array (see `picture_of`), and a number or a text. The attribute `classes`, if any, names the classes.
 """
 
 import os
@@ -63,11 +61,6 @@ class ItemData(FileData):
         """The dataset, or those of its splits."""
         return self.source
 
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What to call the set."""
-
     @abstractmethod
     def rows(self, part: Any) -> Rows:
         """The rows of the dataset of one split."""
@@ -77,7 +70,7 @@ class ItemData(FileData):
         """The dataset of each split; under "" if the data has no splits."""
         whole = self.content
         if isinstance(whole, Mapping) and not whole:
-            raise HitNetError(f"{self.title} holds no split.")
+            raise HitNetError(f"{self.name} holds no split.")
         return {str(name): part for name, part in whole.items()} if isinstance(whole, Mapping) else {"": whole}
 
     @cached_property
@@ -100,7 +93,7 @@ class ItemData(FileData):
 
     @cached_property
     def listing(self) -> Listing:
-        splits = {name: split_name(name, where=self.title) if name else "" for name in self.parts}
+        splits = {name: split_name(name, where=self.name) if name else "" for name in self.parts}
         items = [
             (path_of(name, rows.names[row] if rows.names else row), label, splits[name])
             for name, rows in self.rows_by_split.items()
@@ -108,11 +101,11 @@ class ItemData(FileData):
         ]
         labelled = [(path, label, split) for path, label, split in items if label is not None]
         if not labelled:
-            raise HitNetError(f"{self.title} holds no row with a label; empty and -1 mean none.")
+            raise HitNetError(f"{self.name} holds no row with a label; empty and -1 mean none.")
         paths, labels, given = zip(*labelled, strict=True)
         entries = Entries.of(self.root, paths, labels, [split for split in given if split])
         unlabelled = tuple(Skipped(path, UNLABELLED) for path, label, _ in items if label is None)
-        return Listing(self.title, entries, unlabelled)
+        return Listing(self.name, entries, unlabelled)
 
 
 def path_of(split: str, row: int | str) -> str:
@@ -134,12 +127,12 @@ class MapStyleData(ItemData):
         )
 
     @property
-    def title(self) -> str:
+    def name(self) -> str:
         return type(next(iter(self.source.values())) if isinstance(self.source, Mapping) else self.source).__name__
 
     def rows(self, part: Any) -> Rows:
         def file(row: int) -> StoredFile:
-            return StoredFile(f"{self.title}, item {row}", lambda: encoded(picture_of(self._item(part, row)[0])))
+            return StoredFile(f"{self.name}, item {row}", lambda: encoded(picture_of(self._item(part, row)[0])))
 
         names = _class_names(part)
         return Rows([self._label(value, names) for value in self._labels(part)], file, file_names(part))
@@ -147,7 +140,7 @@ class MapStyleData(ItemData):
     def _item(self, dataset: Any, row: int) -> tuple[Any, Any]:
         item = dataset[row]
         if not isinstance(item, tuple | list) or len(item) < 2:
-            raise HitNetError(f"{self.title}: an item must be (image, label, …); got {type(item).__name__}.")
+            raise HitNetError(f"{self.name}: an item must be (image, label, …); got {type(item).__name__}.")
         return item[0], item[1]
 
     def _labels(self, dataset: Any) -> list[Any]:
@@ -166,11 +159,11 @@ class MapStyleData(ItemData):
             number = int(value)
         except (TypeError, ValueError, RuntimeError):
             kind = type(value).__name__
-            raise HitNetError(f"{self.title}: a label must be a number or a text; got {kind}.") from None
+            raise HitNetError(f"{self.name}: a label must be a number or a text; got {kind}.") from None
         if class_names is None or number == -1:
             return label_name(number)
         if not 0 <= number < len(class_names):
-            raise HitNetError(f"{self.title}: label {number} is none of its {len(class_names)} classes.")
+            raise HitNetError(f"{self.name}: label {number} is none of its {len(class_names)} classes.")
         return class_names[number]
 
     def write_corrected(self, relabelling: Relabelling, out: Path) -> tuple[Path, str]:

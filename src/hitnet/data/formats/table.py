@@ -1,14 +1,8 @@
 """A table of image files: a .csv, .tsv or .parquet with a column of paths and one or more of labels.
 
-path    path, image, file, filename, image_path ...: relative to the table, or absolute. In a .parquet also a column of
-        the images themselves, as Hugging Face writes it: bytes, or bytes beside a path
-label   label, class, target or category; numbers stand for the names in Hugging Face's metadata, where there are some
-votes   label_1, label_2 ... or annotator_*: the labels of several people; or one row per person and image, where a
-        column annotator, annotator_id or annotator_name is ignored
-split   optional: train, test or validation
-
-If several people labelled an image, the majority's label counts, in a tie the first. A label column takes precedence
-over columns of votes. The case of column names does not matter.
+Paths are relative to the table, or absolute; a .parquet may hold the images themselves, as Hugging Face writes them.
+Several people's labels are columns (label_1, label_2 ... or annotator_*) or rows: the majority's label counts, in a tie
+the first. A label column takes precedence over columns of votes.
 """
 
 from __future__ import annotations
@@ -150,17 +144,16 @@ def _write_text(table: Table, path: Path, cells: Cells, rows: list[int]) -> None
     for column, changed in cells.items():
         old = frame[column] if column in frame else [""] * len(frame)
         frame[column] = [changed.get(i, cell) for i, cell in enumerate(old)]
-    names = [*header, *frame.columns[len(table.frame.columns) :]]
+    frame.columns = [*header, *frame.columns[len(table.frame.columns) :]]
     with path.open("w", encoding=encoding, newline="") as file:
-        # If lines end in \n only, the writer would put no quotes around a cell with a carriage return.
-        writer = csv.writer(
+        frame.iloc[rows].to_csv(
             file,
-            delimiter=separator,
+            sep=separator,
+            index=False,
+            # If lines end in \n only, the writer would put no quotes around a cell with a carriage return.
             quoting=csv.QUOTE_ALL if b"\r" in original and not carriage else csv.QUOTE_MINIMAL,
             lineterminator="\r\n" if carriage else "\n",
         )
-        writer.writerow(names)
-        writer.writerows(frame.iloc[rows].fillna("").itertuples(index=False, name=None))
 
 
 def _write_parquet(table: Table, path: Path, cells: Cells, rows: list[int], class_names: list[str]) -> None:

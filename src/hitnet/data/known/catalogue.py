@@ -154,10 +154,7 @@ class SetFiles:
                     target.unlink()
 
     def _fetch_photographs(self) -> None:
-        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were.
-
-        If another process is fetching them, this one waits for it.
-        """
+        """Fetch an archive of <split>/<class>/<name>.jpg; nothing is written unless all are there and as they were."""
         [(name, checksum)] = self.dataset.archive.items()
         urls, known = [mirror + name for mirror in self.dataset.mirrors], self.dataset.classes
 
@@ -208,21 +205,17 @@ def _state(name: str, path: Path, checksum: str) -> FileState:
     if has_checksum(path, checksum):
         return FileState(name, path, "ok", size)
     try:
-        _read(name, path)
+        if name.endswith(".mat"):
+            read_svhn(path)
+        elif name.endswith(".bin"):
+            read_cifar([path])
+        elif name.endswith(".zip"):
+            raise HitNetError("its checksum is wrong; install hitnet again")
+        else:
+            read_idx(path, ndim=3 if "idx3" in name else 1)
     except HitNetError as error:
         return FileState(name, path, "damaged", size, str(error))
     return FileState(name, path, "other", size, "its checksum is not the known one, but it can be read")
-
-
-def _read(name: str, path: Path) -> None:
-    if name.endswith(".mat"):
-        read_svhn(path)
-    elif name.endswith(".bin"):
-        read_cifar([path])
-    elif name.endswith(".zip"):
-        raise HitNetError("its checksum is wrong; install hitnet again")
-    else:
-        read_idx(path, ndim=3 if "idx3" in name else 1)
 
 
 class _MirrorError(Exception):

@@ -58,12 +58,10 @@ def read_clothing_sample(split: str) -> Images:
         chosen = [i for i, name in enumerate(names) if split in ("all", name.split("/")[0])]
         files = [StoredFile(names[i], lambda i=i: archive.read(names[i])) for i in chosen]  # type: ignore[misc]
         pixels = np.stack([decode(file, SHAPE) for file in files])
-    labels = [CLOTHING_CLASSES.index(names[i].split("/")[1]) for i in chosen]
     paths = [names[i] for i in chosen]
-    images = Images.from_arrays(
-        pixels, labels, class_names=CLOTHING_CLASSES, name="clothing sample", paths=paths, flip=True
-    )
-    return replace(images, ids=torch.tensor(chosen))
+    labels = torch.tensor([CLOTHING_CLASSES.index(path.split("/")[1]) for path in paths])
+    about = labels, CLOTHING_CLASSES, "clothing sample", torch.tensor(chosen), tuple(paths)
+    return Images(torch.from_numpy(pixels), *about, flip=True)
 
 
 SAMPLES = {"mnist-sample": read_mnist_sample, "clothing-sample": read_clothing_sample}
@@ -139,16 +137,12 @@ class KnownData(ArrayData):
         elif self.source == "svhn":
             x, y = makers.read_svhn(self._find(f"{split}_32x32.mat"))
         else:
-            x, y = self._read_idx(split)
+            part = "train" if split == "train" else "t10k"
+            images, labels = (self._find(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
+            x, y = read_idx(images, ndim=3), read_idx(labels, ndim=1)
+            if len(x) != len(y):
+                raise HitNetError(f"{images} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
         return Images.from_arrays(x, y, class_names=dataset.classes, name=dataset.title, flip=dataset.flip)
-
-    def _read_idx(self, split: str) -> tuple[Any, Any]:
-        part = "train" if split == "train" else "t10k"
-        pictures, labels = (self._find(f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1"))
-        x, y = makers.read_idx(pictures, ndim=3), makers.read_idx(labels, ndim=1)
-        if len(x) != len(y):
-            raise HitNetError(f"{pictures} holds {len(x):,} images but {labels} {len(y):,} labels. Fetch both again.")
-        return x, y
 
     def _find(self, file_name: str) -> Path:
         return self.files.find(file_name, download=self.options.download)
@@ -195,11 +189,7 @@ def fetch_data(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def judgements() -> pd.DataFrame:
-    """100 images of mnist-sample, each judged by five people (Northcutt, Athalye, Mueller 2021), ordered by id.
-
-    The consensus is "error" if fewer than three of them chose only the given label; `corrected_label` is the one they
-    agreed on, if they did. The file's other columns are in sample/SOURCES.md.
-    """
+    """100 images of mnist-sample, each judged by five people, ordered by id; see sample/SOURCES.md for the columns."""
     import pandas as pd  # takes a second to import
 
     table = pd.read_csv(FOLDER / "label_judgements.csv", dtype={"corrected_label": "Int64"})
@@ -207,11 +197,9 @@ def judgements() -> pd.DataFrame:
 
 
 def label_errors(name: str) -> pd.DataFrame:
-    """The labels of a sample that people found wrong, ordered by id.
+    """The labels of a sample that people found wrong, ordered by id: 15 of mnist-sample (see `judgements`).
 
-    mnist-sample: the 15 images of `judgements` with consensus "error". clothing-sample: those that are wrong in the
-    developers' judgement (id, path, given, judged, verdict, note); they looked only at the labels that an audit doubted
-    most, so there may be others.
+    Of clothing-sample, the developers looked only at the labels that an audit doubted most: there may be others.
     """
     import pandas as pd
 

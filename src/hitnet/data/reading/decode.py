@@ -171,10 +171,8 @@ def without_bars(image: Image.Image) -> Image.Image:
 def eight_bits(array: npt.NDArray[Any], *, white: int | None = None, precision: npt.DTypeLike = np.float64) -> Pixels:
     """Numbers of any type as uint8: the one rule for files, arrays and items of datasets.
 
-    Args:
-        array: Of any shape.
-        white: The value that becomes 255. None: 1 for fractions and booleans, 65,535 for uint16, else 255.
-        precision: Type in which values are scaled.
+    `white` is the value that becomes 255; None: 1 for fractions and booleans, 65,535 for uint16, else 255. Values are
+    scaled in `precision`.
     """
     if array.dtype == np.uint8:
         return array
@@ -250,7 +248,13 @@ def _stream(file: AnyFile) -> Iterator[BinaryIO]:
     """The open file; what goes wrong with it is an UnreadableImageError."""
     try:
         if isinstance(file, Path):
-            _check_local(file)
+            status = file.stat()
+            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
+                raise UnreadableImageError("it is not a regular file")
+            if status.st_size == 0:
+                raise UnreadableImageError("it is empty")
+            if status.st_size > LARGEST_FILE:
+                raise UnreadableImageError(f"it has {status.st_size:,} bytes, more than {LARGEST_FILE:,}")
         with file.open("rb") as stream:
             yield stream
     except UnreadableImageError:
@@ -258,16 +262,6 @@ def _stream(file: AnyFile) -> Iterator[BinaryIO]:
     except Exception as error:  # a damaged file makes Pillow's decoders raise almost anything
         known = (reason for kind, reason in REASONS.items() if isinstance(error, kind))
         raise UnreadableImageError(next(known, f"it is damaged ({error or type(error).__name__})")) from error
-
-
-def _check_local(path: Path) -> None:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
-        raise UnreadableImageError("it is not a regular file")
-    if status.st_size == 0:
-        raise UnreadableImageError("it is empty")
-    if status.st_size > LARGEST_FILE:
-        raise UnreadableImageError(f"it has {status.st_size:,} bytes, more than {LARGEST_FILE:,}")
 
 
 def _orientation(image: Image.Image) -> int:

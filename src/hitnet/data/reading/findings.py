@@ -14,21 +14,13 @@ from hitnet.runtime.ranks import Ranks
 
 @dataclass
 class Findings:
-    """What a pass over N files found.
+    """What a pass over N files found; odd ones by place, in order."""
 
-    Attributes:
-        decoded: (N,), the files of which it is known whether they can be decoded; of the others, only the header is.
-        checksums: Of the decoded files; zeros for others.
-        headers: How many files have each header.
-        unreadable: The files without a sound header, by place, in order.
-        undecodable: The decoded files with a sound header but no pixels, by place, in order.
-    """
-
-    decoded: npt.NDArray[np.bool_]
-    checksums: Checksums
-    headers: Counter[Header] = field(default_factory=Counter)
-    unreadable: dict[int, Skipped] = field(default_factory=dict)
-    undecodable: dict[int, Skipped] = field(default_factory=dict)
+    decoded: npt.NDArray[np.bool_]  # (N,), whether it is known if it can be decoded; of the others, only the header is
+    checksums: Checksums  # of the decoded files; zeros for others
+    headers: Counter[Header] = field(default_factory=Counter)  # how many files have each
+    unreadable: dict[int, Skipped] = field(default_factory=dict)  # without a sound header
+    undecodable: dict[int, Skipped] = field(default_factory=dict)  # with a sound header but no pixels
 
     def note(self, place: int, header: Header | Skipped, checksum: bytes = b"") -> None:
         if isinstance(header, Skipped):
