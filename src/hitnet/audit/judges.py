@@ -19,9 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.audit.audit_folder import tell_room_of_audit
-from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
-from hitnet.audit.judgement import Case, Judgement, join
+from hitnet.audit.judgement import Case, Judgement, cross_fitted
 from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, likely, passes, plan
 from hitnet.data import Data, Images, ImageSet
 from hitnet.data.formats.image_files import any_colour
@@ -98,7 +97,8 @@ class Judges:
         """The kind that the options ask for; "auto" if they leave it open. Raises if they do not go together."""
         check_choice("audit", "`judges`", self.kind, KINDS)
         whole("audit", "`repeats`", self.repeats, 1)
-        given = self._given()
+        defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
+        given = {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
         kind, because = self.kind, f"`judges` = {self.kind}"
         if "runs" in given:
             kind, because = "runs", "`runs`"
@@ -118,11 +118,6 @@ class Judges:
         if kind == "runs" and not self.runs:
             raise HitNetError("`runs`: give at least one run.")
         return kind
-
-    def _given(self) -> set[str]:
-        """The names of the options that were set, beside kind and seed."""
-        defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
-        return {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
 
     def choose(self, images: ImageSet, device: torch.device) -> tuple[Judges, str]:
         """The same with a kind other than auto, and who judges and why; empty if the options say it."""
@@ -192,7 +187,16 @@ class Judges:
         networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
         classes = networks.opinions[0].classes
         opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels, classes)
-        return join([replace(networks, opinions=opinions), self._judge_by_heads(case, classes)])
+        heads = self._judge_by_heads(case, classes)
+        pictured = heads if networks.prototypes is None else networks
+        return replace(
+            heads,
+            opinions=(*opinions, *heads.opinions),
+            model=f"{networks.model}, {heads.model}",
+            networks=(*networks.networks, *heads.networks),
+            prototypes=pictured.prototypes,
+            typical=pictured.typical,
+        )
 
     def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
         planned = plan(case.images, model=model, count=self.networks, device=case.device)

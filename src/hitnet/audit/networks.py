@@ -109,13 +109,8 @@ def judge_by_networks(
 ) -> Judgement:
     """Train networks on the labels as given, or resume them, and let them judge all images.
 
-    Args:
-        networks: The networks in the order of their seeds.
-        recipe: How they are trained.
-        seed: That of the first.
-        case: What they judge.
-        shifted: Show them grey images in shifted views.
-        left_out: (N,), the network that is trained without each image. None: each is trained on all images.
+    Networks are in the order of their seeds, of which `seed` is the first. If `shifted`, they see grey images in
+    shifted views. `left_out` (N,) is the network that is trained without each image; None: each is trained on all.
     """
     judged: dict[int, tuple[Run, np.ndarray]] = {}
     classes: Ints | None = None
@@ -271,10 +266,9 @@ def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: 
 def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
     """Images (N, C, H, W) as they are, and shifted four ways by `shift` pixels; each also mirrored if `flip`."""
     height, width = pixels.shape[2:]
-    by = shift
-    around = F.pad(pixels, [by] * 4)
-    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
-        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
+    around = F.pad(pixels, [shift] * 4)
+    for top, left in dict.fromkeys([(shift, shift), (0, shift), (2 * shift, shift), (shift, 0), (shift, 2 * shift)]):
+        view = around[:, :, top : top + height, left : left + width]
         yield view
         if flip:
             yield view.flip(-1)

@@ -185,9 +185,9 @@ class Audit:
         spreadsheets.write_csv(folder / "audit.csv", self.table)
         for name in (CLASSES, DUPLICATES):  # of an earlier audit, by other judges
             (folder / name).unlink(missing_ok=True)
-        arrays = {DISTANCES: self.distances} | (
-            {} if self.classes is None else {CLASSES: self.classes.astype(np.int32)}
-        )
+        arrays = {DISTANCES: self.distances}
+        if self.classes is not None:
+            arrays[CLASSES] = self.classes.astype(np.int32)
         for name, values in arrays.items():
             with files.replacing(folder / name) as temporary, temporary.open("wb") as opened:
                 np.save(opened, values, allow_pickle=False)

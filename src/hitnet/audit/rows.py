@@ -7,17 +7,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitnet.audit.audit_table import class_codes
-from hitnet.audit.scoring import FLAGS
+from hitnet.audit.scoring import FLAGS, Mask
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Ints, column_of
 
-Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
 FREQUENT_PAIRS = 20 * 19  # of different classes: as many as the matrix of the page shows at most
@@ -100,10 +98,14 @@ class Rows:
         distances, classes = self.distances[rows], None
         if self.classes is not None:  # the last column is no class
             distances, classes = distances[:, :-1], self.classes[rows, :-1]
-        named = (column_of(each[rows], classes) for each in (self.given, self.suggested))
-        near = nearest_classes(distances, *named)
-        shown = near if classes is None else np.take_along_axis(classes, near, 1)
-        return shown, np.take_along_axis(distances, near, 1)
+        first = distances.astype(float)
+        for labels in (self.given, self.suggested):  # which are always shown
+            first[np.arange(len(rows)), column_of(labels[rows], classes)] = -1.0
+        bars = min(BARS, distances.shape[1])
+        near = np.argpartition(first, bars - 1, axis=1)[:, :bars]
+        order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
+        near = np.take_along_axis(near, order, 1)
+        return near if classes is None else np.take_along_axis(classes, near, 1), np.take_along_axis(distances, near, 1)
 
     def columns(self, rows: Ints) -> dict[str, Any]:
         """What the page shows of these rows, by column; classes and flags as indices."""
@@ -144,15 +146,3 @@ class Rows:
             "images": len(rows),
             "with_neighbours": "like_given" in self.table,
         }
-
-
-def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
-    """The columns of the nearest classes (n, at most BARS), always with those of the given and the suggested class."""
-    bars = min(BARS, distances.shape[1])
-    rows = np.arange(len(distances))
-    priority = distances.astype(float)
-    priority[rows, given] = priority[rows, suggested] = -1.0
-    chosen = np.argpartition(priority, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(rows), 0), int)
-    order = np.argsort(np.take_along_axis(distances, chosen, 1), axis=1, kind="stable")
-    nearest: np.ndarray = np.take_along_axis(chosen, order, 1)
-    return nearest

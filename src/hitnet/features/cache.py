@@ -56,9 +56,6 @@ class FeatureCache:
         base = cache_folder() if folder is None else expand(folder)
         return cls(base / "features" / f"{backbone.fingerprint}-{backbone.input_size}", backbone.num_features)
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def __contains__(self, key: bytes) -> bool:
         return bool(self.find(_as_keys(key))[0] >= 0)
 

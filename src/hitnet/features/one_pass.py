@@ -7,12 +7,13 @@ that a pass that is killed resumes at the last of them. Files of equal content a
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,33 +43,18 @@ PER_SHARD = 1024  # images whose features are lost at most when a pass is killed
 
 
 def cached_features(
-    paths: Sequence[str | AnyFile],
-    backbone: Backbone,
-    *,
-    device: Device = "cpu",
-    folder: str | Path | None = None,
-    out: str | Path | None = None,
-    progress: Progress = Progress(),
-    ranks: Ranks = SINGLE,
+    paths: Sequence[str | AnyFile], backbone: Backbone, *, out: str | Path | None = None, **how: Any
 ) -> Tensor:
     """Features of image files (N, D) in float16, computed only for files that the cache does not hold.
 
-    A file that cannot be read as an image raises HitNetError.
-
-    Args:
-        paths: Image files.
-        backbone, device: See `Extractor`.
-        folder: Of the cache; None: `cache_folder()`.
-        out: See `kept_features`.
-        progress: Called for each file whose features are known.
-        ranks: Processes that share the work, and the cache's folder. Only the first writes `out`.
+    A file that cannot be read as an image raises HitNetError. See `kept_features` for `out`, `OnePass` for all else.
     """
     files = Lazy(lambda place: Entry(str(paths[place]), as_file(paths[place])), range(len(paths)))
-    look = OnePass(backbone, device=device, folder=folder, progress=progress, ranks=ranks)
+    look = OnePass(backbone, **how)
     findings = look(files, np.ones(len(paths), np.bool_))
     for place, odd in (findings.unreadable | findings.undecodable).items():
         raise refusal(paths[place], odd.reason)
-    return kept_features(findings.checksums, backbone, folder=folder, out=out, ranks=ranks)
+    return kept_features(findings.checksums, backbone, folder=look.folder, out=out, ranks=look.ranks)
 
 
 class _Sight(NamedTuple):
@@ -79,28 +65,19 @@ class _Sight(NamedTuple):
     image: Tensor | Jpeg | str | None = None  # None: its features are kept, under way, or not wanted
 
 
+@dataclass
 class OnePass:
-    """A look at files (see `hitnet.data.reading.findings.Look`) that keeps their features.
+    """A look at files (see `hitnet.data.reading.findings.Look`) that keeps their features."""
 
-    Args:
-        backbone: Whose features. None: files are decoded only to see whether that is possible.
-        device, folder, progress, ranks: See `cached_features`.
-    """
-
-    def __init__(
-        self,
-        backbone: Backbone | None,
-        *,
-        device: Device = "cpu",
-        folder: str | Path | None = None,
-        progress: Progress = Progress(),
-        ranks: Ranks = SINGLE,
-    ) -> None:
-        self.backbone, self.device, self.progress = backbone, torch.device(device), progress
-        self.folder, self.ranks = folder, ranks
+    backbone: Backbone | None  # None: files are decoded only to see whether that is possible
+    _: KW_ONLY
+    device: Device = "cpu"
+    folder: str | Path | None = None  # of the cache; None: `cache_folder()`
+    progress: Progress = field(default_factory=Progress)  # called for each file whose features are known
+    ranks: Ranks = SINGLE  # processes that share the work, and the cache's folder
 
     def __call__(self, entries: Sequence[Entry], whole: npt.NDArray[np.bool_]) -> Findings:
-        rank, size = self.ranks.rank, self.ranks.size
+        rank, size, self.where = self.ranks.rank, self.ranks.size, torch.device(self.device)
         if self.ranks.from_first(lambda: len(entries)) != len(entries):
             raise HitNetError(f"Process {rank} sees other files than process 0. Give all the same data.")
         self.total, self.own, self.done = int(whole.sum()), int(whole[rank::size].sum()), 0
@@ -124,7 +101,7 @@ class OnePass:
             return
         self.cache.check_writable(len(self.entries) if self.ranks.first else 0)  # one process tells the room
         keys, rows = list[bytes](), list[Tensor]()
-        for part in Extractor(self.backbone, device=self.device).run(chain([first], images)):
+        for part in Extractor(self.backbone, device=self.where).run(chain([first], images)):
             for row in part:
                 key, image = self.waiting.popleft()
                 if isinstance(image, Jpeg) and image.odd:
@@ -160,8 +137,8 @@ class OnePass:
 
     def _sights(self) -> Iterator[_Sight]:
         """What is known of each file, in their order."""
-        look = partial(in_threads, self._look, ahead=AHEAD[self.device.type])
-        if self.device.type == "cpu":
+        look = partial(in_threads, self._look, ahead=AHEAD[self.where.type])
+        if self.where.type == "cpu":
             yield from look(self.places)
             return
         for start in range(0, len(self.places), STRETCH):
@@ -181,7 +158,7 @@ class OnePass:
                 return _Sight(header(file))
             stored, file = file, fetched(file)
             large = file is stored  # and may change while it is read: its checksum is compared once it is decoded
-            jpeg = None if large else gpu_jpeg(file, self.device)
+            jpeg = None if large else gpu_jpeg(file, self.where)
             key = file_key(file)
             sight = _Sight(header(file) if jpeg is None else jpeg.header, key)
         except UnreadableImageError as error:

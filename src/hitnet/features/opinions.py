@@ -37,7 +37,7 @@ class Opinion:
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
         weight: How much a judge that was trained on the labels counts beside those that were not (see
-            audit/cross_fit.py). None: not at all.
+            audit/judgement.py). None: not at all.
         classes: (N, k), the class of each column, in ascending order. The last is K and stands for all classes without
             a column: it has the distance of their mean probability. None: the columns are all K classes.
     """
@@ -101,10 +101,8 @@ def keep_near(
 ) -> tuple[np.ndarray, Ints | None]:
     """The distances of M judges (M, N, k) at the classes near each image, and these classes (N, k).
 
-    Args:
-        blocks: Of consecutive images, the distances (B, K) of each judge.
-        labels: (N,).
-        classes: (N, k), those on which other opinions on these images are kept. None: chosen here.
+    Blocks are, of consecutive images, the distances (B, K) of each judge; labels are (N,), and `classes` (N, k) those
+    on which other opinions on these images are kept. None: chosen here.
     """
     kept, chosen, start = [], [], 0
     for block in blocks:

@@ -85,8 +85,7 @@ class ReviewApp:
         return self.board.window(read_query(values), offset=offset, limit=limit, near=near)
 
     def why(self, request: Request) -> dict[str, Any]:
-        row = self.board.rows.need_row(_number(request))
-        return self.evidence.of(row, self.board.labels.copy())
+        return self.evidence.of(self.board.rows.need_row(_number(request)), self.board.labels.copy())
 
     def typical(self, k: int) -> int:
         """The row of the most typical image of a class."""

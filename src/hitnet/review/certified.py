@@ -61,10 +61,16 @@ def draw_images(weights: Floats, seed: int) -> Ints:
 
 def follow_draws(weights: Floats, expected: Floats, order: Ints) -> Draws:
     """What is known before each draw, for images drawn in an order (n,), of N images with weights and probabilities."""
-    drawn = np.zeros(len(weights), np.bool_)
-    drawn[order] = True
-    weight, rest = (_sum_left(each, drawn, order) for each in (weights, expected))
-    up, down = (_largest_left(each / weights, drawn, order) for each in (1 - expected, expected))
+    never = np.ones(len(weights), np.bool_)  # drawn
+    never[order] = False
+
+    def left(values: Floats, over: np.ufunc, first: float) -> Floats:
+        """Their sum or maximum over the images left before each draw."""
+        return over.accumulate(np.append(first, values[order[::-1]]))[:0:-1]
+
+    weight, rest = (left(each, np.add, each[never].sum()) for each in (weights, expected))
+    ratios = ((1 - expected) / weights, expected / weights)
+    up, down = (left(each, np.maximum, each[never].max(initial=-np.inf)) for each in ratios)
     return Draws(
         image=order,
         probability=weights[order] / weight,
@@ -76,25 +82,13 @@ def follow_draws(weights: Floats, expected: Floats, order: Ints) -> Draws:
     )
 
 
-def _sum_left(values: Floats, drawn: npt.NDArray[np.bool_], order: Ints) -> Floats:
-    """The sum of values (N,) over the images left before each draw of an order (n,)."""
-    return np.cumsum(np.concatenate(([values[~drawn].sum()], values[order[::-1]])))[:0:-1]
-
-
-def _largest_left(values: Floats, drawn: npt.NDArray[np.bool_], order: Ints) -> Floats:
-    """The largest of values (N,) among the images left before each draw of an order (n,)."""
-    never = values[~drawn].max(initial=-np.inf)
-    return np.maximum.accumulate(np.concatenate(([never], values[order[::-1]])))[:0:-1]
-
-
 def log_capital(total: int, draws: Draws, wrong: Floats, *, too_high: bool) -> float:
     """The logarithm of the largest capital of bets that `total` wrong labels are too many, or too few.
 
     `wrong` (t,) are the first decisions. The capital is infinite where they contradict `total`.
     """
-    t = len(wrong)
-    before = total - np.concatenate(([0.0], np.cumsum(wrong)[:-1]))  # μ
-    number = (wrong - draws.expected[:t]) / draws.probability[:t] + draws.sum_expected[:t]
+    t, number = len(wrong), _numbers(draws, wrong)
+    before = total - (np.cumsum(wrong) - wrong)  # μ
     if too_high:
         impossible, won, stake = before > draws.left[:t], before - number, draws.most[:t] - before
     else:
@@ -124,6 +118,10 @@ def count_bounds(draws: Draws, low: Floats, high: Floats, *, images: int) -> tup
 
 def count_estimate(draws: Draws, wrong: Floats) -> float:
     """An unbiased estimate of the number of wrong labels: the mean of what each of the first draws (t,) comes to."""
+    return float((_numbers(draws, wrong) + np.cumsum(wrong) - wrong).mean())
+
+
+def _numbers(draws: Draws, wrong: Floats) -> Floats:
+    """(w − c) / p + C of the first draws (t,)."""
     t = len(wrong)
-    number = (wrong - draws.expected[:t]) / draws.probability[:t] + draws.sum_expected[:t]
-    return float((number + np.cumsum(wrong) - wrong).mean())
+    return (wrong - draws.expected[:t]) / draws.probability[:t] + draws.sum_expected[:t]

@@ -89,11 +89,10 @@ class Count:
         order = draw_images(weights, seed)[:images]
         return unknown[order], follow_draws(weights, expected, order)
 
-    def draw(self, images: int, verdicts: Verdicts, *, seed: int | None = None) -> None:
+    def draw(self, images: int, verdicts: Verdicts) -> None:
         """Draw images from those without a decision, or more of them after an earlier draw; on disk when this returns.
 
-        `images` are to be judged in all, `verdicts` (N,) are what people have decided, and `seed` decides which are
-        drawn; None: at random.
+        `images` are to be judged in all, `verdicts` (N,) are what people have decided.
         """
         whole("review", "count", images, 1)
         self.catch_up()
@@ -102,7 +101,7 @@ class Count:
         if self._file is not None:
             seed, known = self._file.seed, self._known
         else:
-            seed, known = secrets.randbits(48) if seed is None else seed, np.flatnonzero(verdicts != Verdict.NONE)
+            seed, known = secrets.randbits(48), np.flatnonzero(verdicts != Verdict.NONE)
         if len(known) == len(self.rows):
             raise HitNetError("Every image has a decision: there is nothing left to draw for a count.")
         drawn, _ = self._follow(known, seed, images)
@@ -122,13 +121,12 @@ class Count:
 
     def _sentence(self, draws: Draws, verdicts: Verdicts, judged: int) -> str:
         """Which share of the labels was wrong, and which share still is at most."""
-        images, answers, before = len(self.rows), verdicts[self.drawn[:judged]], verdicts[self._known]
-        wrong, unsure = (np.isin(answers, kind).astype(float) for kind in (Verdict.WRONG, Verdict.OPEN))
+        images, before = len(self.rows), verdicts[self._known]
+        drawn = verdicts[self.drawn[:judged]]
+        wrong, unsure = (np.isin(drawn, kind).astype(float) for kind in (Verdict.WRONG, Verdict.OPEN))
         low, high = count_bounds(draws, wrong, wrong + unsure, images=images - len(before))
-        found, known, unknown = (
-            int(np.isin(which, kind).sum())
-            for which, kind in ((verdicts, Verdict.WRONG), (before, Verdict.WRONG), (before, Verdict.OPEN))
-        )
+        known, unknown = (int(np.isin(before, kind).sum()) for kind in (Verdict.WRONG, Verdict.OPEN))
+        found = int(np.isin(verdicts, Verdict.WRONG).sum())
         low, high = max(low + known, found), max(high + known + unknown, found)
         about = min(max(count_estimate(draws, wrong + unsure / 2) + known, low), high)
         share = [f"{100 * each / images:.1f}" for each in (about, low, high)]

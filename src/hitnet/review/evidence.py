@@ -73,8 +73,7 @@ class Evidence:
         number, pairs = int(self.rows.ids[row]), self.duplicates
         mine = pairs[(pairs["id_a"] == number) | (pairs["id_b"] == number)].head(MOST_DUPLICATES)
         others = mine["id_a"].where(mine["id_a"] != number, mine["id_b"])
-        values = mine["similarity"].tolist()
-        places = [(self.rows.row_of(int(other)), value) for other, value in zip(others, values, strict=True)]
+        places = zip(map(self.rows.row_of, others.tolist()), mine["similarity"].tolist(), strict=True)
         return [(place, round(value, 3)) for place, value in places if place is not None]
 
     @cached_property

@@ -102,7 +102,6 @@ def serve_review(
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token="
-    config = server_config(review.build(port=port, token=token, once=once))
     try:
         # What a first request would otherwise wait for, e.g. loading images that are not in files.
         _in_background(lambda: review.typical(0), lambda: review.pictures.thumbnail(0), review.board.rows.warm)
@@ -110,7 +109,7 @@ def serve_review(
             ready(address + token)
         if open_browser:
             _in_background(lambda: webbrowser.open(address + once))
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(server_config(review.build(port=port, token=token, once=once))).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     counted = review.board.state()["counted"]
