@@ -1,21 +1,6 @@
-"""The folder of an audit: its files, and its life from the first claim to the finished audit.
-
-audit.parquet, audit.csv   the table, one row per image, worst first
-distances.npy              mean distance of each image to each class, in the table's order
-classes.npy                where classes are many, of which classes these distances are (see `Opinion`)
-duplicates.csv             pairs of near-duplicates, where features were there to find them
-judged.safetensors         the opinion of each judge, and the features that it stood on, for the review
-decisions.jsonl            what people decided in the review, step by step
-count.json                 images that were drawn for a certified count
-summary.json               figures of the audit
-report.html                the review page
-settings.json              what is audited
-checksums.json             of the files above that are read again
-models/                    the networks that judge, where they are trained for it
-"""
+"""The folder of an audit, whose files docs/audit.md lists: its life from the first claim to the finished audit."""
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.opinions import Opinion, all_distances
 from hitnet.runtime import files, locks, schemas
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 
-log = logging.getLogger("hitnet")
 TABLE, DISTANCES, CLASSES, SUMMARY = "audit.parquet", "distances.npy", "classes.npy", "summary.json"
 CHECKSUMS = "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"

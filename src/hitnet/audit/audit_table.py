@@ -1,35 +1,8 @@
 """The audit's table, and its summary: the figures of all labels, of each class and of pairs.
 
-The table has one row per image, most doubtful label first:
-
-id, path            the image
-given, suggested    its label, and the class to propose
-score               0 = surely wrong, 1 = surely right
-hits                judges with capsules for which the given class hits
-votes, models       judges for the suggested class, and how many there are
-margin_mean, _std   by how much another class is nearer than the given one, over the judges with capsules
-ghost, _distance    the nearest other capsule, and its distance
-flag, rule          one of `scoring.FLAGS`, and why
-
-Where images are files on this machine, also:
-
-checksum            of the file, so that a corrected copy notices that it has changed
-
-Where several people labelled an image, also, as the paper proposes:
-
-agreement           share of the votes for the given label
-other_label         the class most voted for after the given one; empty where there is none
-ghost_is_other      whether the ghost is that class
-ghost_hits          whether the ghost lies in the hit zone
-
-Where features show which images are alike, also:
-
-like_given          id of the most similar image under the given label; −1 where there is none
-like_suggested      the same under the suggested label
-unlike              how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
+The table has one row per image, most doubtful label first; docs/audit.md lists its columns and files.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -48,7 +21,7 @@ from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Data, ImageSet
 from hitnet.data.known.datasets import label_errors
 from hitnet.data.reading.stored import file_checksum
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.neighbours import (
     MOST_DUPLICATES,
     Directions,
@@ -61,7 +34,6 @@ from hitnet.features.opinions import Opinion, all_distances, column_of
 from hitnet.runtime import schemas
 from hitnet.runtime.threads import in_threads
 
-log = logging.getLogger("hitnet")
 MOST_PAIRS = {"cpu": 5e9, "cuda": 1e12}  # of images of one class, to compare
 # Columns by the kinds of their types: i and u whole numbers, f fractions, O text.
 COLUMNS = {

@@ -71,10 +71,9 @@ def cross_fitted(
 ) -> tuple[Opinion, Opinion]:
     """Distances (M, N, k) of M ≥ 2 networks, each trained without some of the images, as two opinions.
 
-    The opinion of the network that has not seen an image, `left_out` (N,), joins heads and neighbours as one more judge
-    that has not seen the label. The other M − 1 networks have learned the label, right or wrong. Their opinion helps
-    where they did not simply learn it by heart. The labels that the first network contradicts show how often that is:
-    the others count by the share of these labels that they contradict too.
+    The first is that of the network that has not seen an image, `left_out` (N,). The others have learned the label,
+    right or wrong. Their opinion helps where they did not simply learn it by heart. The labels that the first network
+    contradicts show how often that is: the others count by the share of these that they contradict too.
     """
     unseen = distances[left_out.numpy(), np.arange(distances.shape[1])]
     seen = (distances.sum(axis=0) - unseen) / (len(distances) - 1)

@@ -1,13 +1,10 @@
 """Who judges the labels: one table from what is asked for, the images and the device to networks, heads, neighbours.
 
-Networks are trained on the labels that they judge; heads on the features of a frozen backbone, and the most similar
-images, have not seen them. They make different mistakes: together they find more wrong labels than either of them.
-docs/audit.md has the measurements behind the table.
+docs/audit-evidence.md has the measurements behind the table.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
@@ -21,11 +18,11 @@ from torch import Tensor
 from hitnet.audit.audit_folder import tell_room_of_audit
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, cross_fitted
-from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, likely, passes, plan
+from hitnet.audit.networks import Model, Planned, judge_by_networks, judge_by_runs, likely, passes, plan
 from hitnet.data import Data, Images, ImageSet
 from hitnet.data.formats.image_files import any_colour
 from hitnet.data.opened import match_classes
-from hitnet.errors import HitNetError, check_choice, whole
+from hitnet.errors import HitNetError, check_choice, log, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
@@ -34,7 +31,6 @@ from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 
-log = logging.getLogger("hitnet")
 FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
 SIMILAR = (10, 20)  # grey images whose labels are asked for
 BLUR = 3  # pixels: similar digits need not lie exactly on each other
@@ -162,24 +158,22 @@ class Judges:
         if chosen.runs:
             runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
             return judge_by_runs(runs, match_classes(case.images.in_memory(), runs[0].class_names), case.device)
-        if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
-            case.data.log_size()
-        tuned = chosen.kind == "fine-tuned"
-        model = chosen.model
-        if tuned:
-            weights = None if self.weights is None else str(self.weights)
-            model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
         if chosen.kind == "features":
             case.progress.plan(HEADS | RESULTS)
             return chosen._judge_by_heads(case)
-        if chosen.kind == "mixed" or tuned:
-            return chosen._judge_by_both(case, model)
-        return chosen._judge_by_networks(case, model)
+        model = chosen.model
+        if chosen.kind == "fine-tuned":  # a backbone reads the files at its own size
+            weights = None if self.weights is None else str(self.weights)
+            model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
+        else:
+            case.data.log_size()
+        planned = plan(case.images, model=model, count=self.networks, device=case.device)
+        judge = chosen._judge_by_networks if chosen.kind == "scratch" else chosen._judge_by_both
+        return judge(case, planned)
 
-    def _judge_by_both(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
+    def _judge_by_both(self, case: Case, planned: list[Planned]) -> Judgement:
         """Networks, each of which leaves out some of the images, and heads."""
         images = case.images
-        planned = plan(images, model=model, count=self.networks, device=case.device)
         if len(planned) < 2:
             raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
         case.progress.plan(passes(planned, self._recipe(), max(images.shape)) | HEADS | RESULTS)
@@ -198,8 +192,7 @@ class Judges:
             typical=pictured.typical,
         )
 
-    def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
-        planned = plan(case.images, model=model, count=self.networks, device=case.device)
+    def _judge_by_networks(self, case: Case, planned: list[Planned]) -> Judgement:
         case.progress.plan(passes(planned, self._recipe(), max(case.images.shape)) | RESULTS)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
         if not self.neighbours:
@@ -230,8 +223,8 @@ class Judges:
             columns, judges = kept_classes(len(images), images.num_classes) + 1, 2 * self.repeats + 2
             tell_room_of_audit(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
-        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
-        options["progress"] = case.progress
+        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "classes": classes}
+        options |= {"device": device, "progress": case.progress}
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
             near = nearest(rows := features.to(device), NEIGHBOURS, labels)
@@ -240,8 +233,7 @@ class Judges:
 
         opinions, neighbours = case.ranks.from_first(judge)
         model, shown = f"heads and neighbours on {name}", typical_images(features, images)
-        found: dict[str, Any] = {"features": features, "neighbours": neighbours}
-        return Judgement(opinions, images, model, ({"features": name},), shown, typical=True, **found)
+        return Judgement(opinions, images, model, ({"features": name},), shown, True, features, neighbours)
 
 
 def typical_images(features: Tensor, images: ImageSet) -> Tensor:

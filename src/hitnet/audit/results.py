@@ -279,17 +279,10 @@ def label_probabilities(
     """Probability of each class (N, K), from the mean distances (N, K) of judges and the given labels (N,).
 
     Judges that have not seen the labels are calibrated by the labels: a temperature is fitted, if none is given. The
-    labels cannot calibrate networks that were trained on them, a share `in_sample` of the judges. Three things are done
-    instead:
-
-    - Training has brought each image nearer to its label than a new image of the class would be. To make up for this,
-      the distance of the given class grows by PULL.
-    - The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong.
-    - The temperature is lower than 0.09 to 0.1, which fits images held out best. Tools such as cleanlab call a label
-      wrong if another class is more probable than that class is on average for images with its own label. At 0.1, an
-      image that fits two classes would hardly ever reach that average.
-
-    benchmarks/probabilities.py measures both criteria: calibration on images held out, and what cleanlab finds.
+    labels cannot calibrate networks that were trained on them, a share `in_sample` of the judges. Training has brought
+    each image nearer to its label than a new image of the class would be, so the distance of the given class grows by
+    PULL. The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong. And the
+    temperature is lower than what fits images held out best: else cleanlab would find nothing (docs/audit-evidence.md).
     """
     if not in_sample:
         return class_probabilities(distances, temperature or fit_temperature(distances, labels))

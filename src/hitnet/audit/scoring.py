@@ -1,6 +1,5 @@
 """From opinions and labels to scores, flags and suggestions, by the noise model."""
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from hitnet.audit.margins import Floats, Margins, margins
 from hitnet.audit.margins import doubt as doubt_by_networks
 from hitnet.audit.noise_model import NoiseModel, beats_chance, fit_noise_model, label_chances, log_prior
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.errors import log
 from hitnet.features.opinions import Ints, Opinion, all_distances, class_at, column_of
 
-log = logging.getLogger("hitnet")
 Mask = npt.NDArray[np.bool_]
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
 FEWEST_IMAGES = 5  # of a class, whose labels may be flagged and counted
@@ -157,15 +156,11 @@ def images_of_small_classes(labels: Ints, fewest: int) -> Mask:
 def unknown(labels: Ints) -> Scores:
     """Scores of labels (N,) whose images nobody can tell apart: 0.5 each."""
     count = len(labels)
-    return Scores(
-        np.full(count, 0.5),
-        np.zeros(count),
-        labels.copy(),
-        ["ok"] * count,
-        None,
+    sentence = (
         "These images cannot be told apart: judges that have not seen a label guess it no better than chance. So no "
-        "label can be called right or wrong.",
+        "label can be called right or wrong."
     )
+    return Scores(np.full(count, 0.5), np.zeros(count), labels.copy(), ["ok"] * count, None, sentence)
 
 
 def flagged(probability: Floats) -> Mask:
@@ -198,12 +193,12 @@ def count_errors(probability: Floats, wrong: Mask, few: Mask) -> tuple[tuple[flo
     expected, spread = float(judged.sum()), 2 * float(np.sqrt((judged * (1 - judged)).sum()))
     low, high = max(0.0, expected / LESS - spread), min(float(count), expected * MORE + spread)
     about = f"About {expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
-    if not wrong.any():
-        return (low, high), (
-            f"{about}, but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+    which = ", but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+    if wrong.any():
+        which = (
+            f". {int(wrong.sum()):,} are flagged as wrong; about {float(probability[wrong].mean()):.0%} of these are."
         )
-    share = float(probability[wrong].mean())
-    return (low, high), f"{about}. {int(wrong.sum()):,} are flagged as wrong; about {share:.0%} of these are."
+    return (low, high), f"{about}{which}"
 
 
 def flag_labels(

@@ -8,7 +8,6 @@ same lines.
 
 import errno
 import json
-import logging
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.files import appending, check_regular
 
-log = logging.getLogger("hitnet")
 NAME = "decisions.jsonl"
 LARGEST = 1 << 30  # bytes
 Key = str | int

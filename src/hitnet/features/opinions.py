@@ -1,9 +1,7 @@
 """What a judge says of labels, as an object, and what the most similar images say.
 
-Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
-
-Where images and classes are many, opinions are kept on the classes near an image only: memory does not grow with the
-number of classes. Where judges are seldom right, this costs much: the true class is often not near.
+Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit. Where
+images and classes are many, opinions are kept on the classes near an image only: memory does not grow with classes.
 """
 
 import math

@@ -3,7 +3,6 @@
 All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +17,10 @@ import numpy as np
 from hitnet.audit.rows import Rows
 from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
 from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
-from hitnet.errors import HitNetError
-from hitnet.review.count import Count
+from hitnet.errors import HitNetError, log
+from hitnet.review.certified import Count
 from hitnet.review.selection import CODES, MOST_ROWS, VERDICT, Query, Selection, States, Verdict, select_rows
 
-log = logging.getLogger("hitnet")
 KEPT_ORDERS = 16
 HISTORY = 200  # steps that a page shows
 

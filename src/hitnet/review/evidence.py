@@ -1,9 +1,4 @@
-"""What a page shows of an image: its picture, and why its label is doubted.
-
-Thumbnails are kept; larger pictures are there to zoom into. A picture is asked for by the number of its image; the
-opened data finds and decodes it, as it does for the judges. Doubts come from similar and typical images of both labels,
-near-duplicates, and what each judge says.
-"""
+"""What a page shows of an image: its picture, and why its label is doubted."""
 
 import io
 from functools import cached_property, lru_cache

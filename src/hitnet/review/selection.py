@@ -98,7 +98,7 @@ class States:
         return cls(decision, own, disputed, verdict)
 
     def which(self, state: str) -> Mask:
-        """The rows in a state: undecided, decided, disputed, by others, or a decision."""
+        """The rows in one of STATES."""
         if state == "disputed":
             return self.disputed.copy()
         if state in CODES:

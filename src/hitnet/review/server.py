@@ -2,7 +2,6 @@
 
 import asyncio
 import getpass
-import logging
 import secrets
 import socket
 import threading
@@ -23,13 +22,12 @@ from hitnet.audit.report import finite_json, page_head, render_page
 from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.rows import Rows
 from hitnet.data import Source
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.review.app import ReviewApp
 from hitnet.review.board import Board
 from hitnet.review.evidence import Evidence, Pictures
 from hitnet.runtime import files
 
-log = logging.getLogger("hitnet")
 HOST = "127.0.0.1"
 SILENCE = 10.0  # seconds after which it is looked whether a connection is used
 LARGEST_DUPLICATES = 4 << 30  # bytes
