@@ -227,7 +227,6 @@ class Summary:
 
 
 def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """The entries that a dataclass has."""
     return {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}
 
 

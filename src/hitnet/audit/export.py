@@ -75,7 +75,6 @@ def label_studio(
 
 
 def _task(row: dict[Any, Any], probability: float, root: str) -> dict[str, Any]:
-    """One task of Label Studio, of a row of the table."""
     path = str(row["path"])
     address = (LOCAL_FILES if path.startswith("/") else root) + _quoted(path.lstrip("/"))
     data = {"image": address, "image_id": row["id"], "path": path, "given": row["given"], "label_score": row["score"]}

@@ -19,10 +19,8 @@ from hitnet.errors import HitNetError, log
 from hitnet.features.neighbours import Directions, most_typical, nearest
 from hitnet.features.one_pass import OnePass
 from hitnet.features.opinions import NEIGHBOURS, on_same_classes
-from hitnet.runtime import files
-from hitnet.runtime.bar import shown
+from hitnet.runtime import Progress, files, shown
 from hitnet.runtime.device import Device, pick_device
-from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import connect, started_by_torchrun, watched
 
 
@@ -167,7 +165,6 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
 
 
 def _warn_of_other_judges(folder: Path, summary: audit_table.Summary) -> None:
-    """Log a warning if a finished audit by other judges is replaced."""
     earlier = summary
     with suppress(HitNetError):  # a damaged one is replaced
         if (folder / SUMMARY).is_file():

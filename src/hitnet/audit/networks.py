@@ -210,7 +210,6 @@ def _within_reach(images: ImageSet, device: torch.device) -> Iterator[ImageSet]:
 
 
 def _at_backbone_size(case: Case, choice: models.ModelChoice) -> ImageSet:
-    """The images of a case at the size that a pretrained network takes."""
     data, images = at_backbone_size(case.data, choice), case.images
     if isinstance(images, Streamed) and data.options.image_size is not None:
         shape = (images.shape[0], *data.options.image_size)

@@ -123,7 +123,6 @@ def picture_classes(show: Show, rows: Sequence[int], *, budget: int) -> dict[int
 
 
 def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:
-    """What a page shows of the whole audit."""
     figures = summary.to_json()
     return {"title": title, "names": list(rows.class_names), "summary": {key: figures[key] for key in SHOWN}}
 
@@ -282,7 +281,6 @@ def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int |
 
 
 def size_of(thumbnails: Sequence[str]) -> int:
-    """Bytes of thumbnails in the page."""
     return sum(len(each) + SEPARATORS for each in thumbnails)
 
 
@@ -295,5 +293,4 @@ def encode(image: Image.Image, side: int, quality: int) -> str:
 
 
 def opened(thumbnail: str) -> Image.Image:
-    """The picture of a thumbnail."""
     return Image.open(io.BytesIO(base64.b64decode(thumbnail)))

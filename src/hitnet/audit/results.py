@@ -156,7 +156,6 @@ class Audit:
         return fit_temperature(self._all_distances(some), class_codes(self.table["given"].iloc[some], self.class_names))
 
     def _all_distances(self, rows: slice) -> np.ndarray:
-        """The distances of rows on all classes (n, K)."""
         classes = None if self.classes is None else self.classes[rows]
         return on_all_classes(self.distances[rows], classes, len(self.class_names))
 

@@ -50,7 +50,6 @@ class Rows:
 
     @cached_property
     def by_path(self) -> Ints:
-        """Rows in the order of their paths."""
         return pc.sort_indices(self._searchable).to_numpy().astype(np.int64)
 
     @cached_property
@@ -90,7 +89,6 @@ class Rows:
 
     @cached_property
     def given_distances(self) -> np.ndarray:
-        """The distance (N,) of each image to its given class."""
         return self.distances[np.arange(len(self)), column_of(self.given, self.classes)]
 
     def near(self, rows: Ints) -> tuple[np.ndarray, np.ndarray]:

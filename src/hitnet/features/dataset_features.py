@@ -7,20 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Source, open_data
+from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.data.images import Streamed
-from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_numbers
 from hitnet.errors import HitNetError, MissingFileError
 from hitnet.features.cache import kept_features
 from hitnet.features.extraction import extract
 from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
-from hitnet.runtime import schemas
-from hitnet.runtime.bar import shown
+from hitnet.runtime import Progress, check_schema, expand, read_json, replacing, shown, write_json
 from hitnet.runtime.device import Device, pick_device
-from hitnet.runtime.files import expand, read_json, replacing, write_json
-from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
 
 USER_FILES = (".npy", ".npz", ".parquet")  # of features
@@ -142,7 +138,7 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
         if not names.exists():
             return values, None, "id"
         paths = read_json(names)
-        schemas.check_schema(paths, [str], names)
+        check_schema(paths, [str], names)
         return values, np.array(paths, dtype=object), "path"
     if kind == ".npz":
         arrays = read_npz(file, ("features", "id", "path"))

@@ -168,7 +168,6 @@ class Board:
             return [change for _, change in settled(self.decisions, audited).corrections]
 
     def draw(self, images: int) -> None:
-        """Draw images for a count, until there are `images`."""
         with self.lock:
             self.catch_up()
             self.count.draw(images, self.states.verdict)

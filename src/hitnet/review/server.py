@@ -44,17 +44,13 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None, coun
     if count is not None:
         board.draw(count)
     evidence = Evidence(rows, kept, _duplicates(audit.folder), data)
-    pictures = Pictures(data, rows, audit.summary.split)
-    return ReviewApp(board, pictures, evidence, _page(audit, rows, reviewer, counting=count is not None))
-
-
-def _page(audit: Audit, rows: Rows, reviewer: str, *, counting: bool) -> str:
-    """The page, which asks for its rows. Everything from the dataset enters it as JSON and is shown only as text."""
+    # The page asks for its rows. Everything from the dataset enters it as JSON and is shown only as text.
     title = f"Label review: {audit.summary.data}"
     head = page_head(rows, title, audit.summary) | rows.overview(np.arange(len(rows)))
     head["summary"]["prototypes"] = "typical"
-    head |= {"server": True, "reviewer": reviewer, "counting": counting}
-    return render_page(title, finite_json(head), server=True)
+    head |= {"server": True, "reviewer": reviewer, "counting": count is not None}
+    html = render_page(title, finite_json(head), server=True)
+    return ReviewApp(board, Pictures(data, rows, audit.summary.split), evidence, html)
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
