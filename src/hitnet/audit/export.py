@@ -24,12 +24,7 @@ LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below i
 def write_pred_probs(
     table: pd.DataFrame, probabilities: Rows, class_names: Sequence[str], path: str | Path
 ) -> list[Path]:
-    """Write class probabilities (N, K) as a .npy file, by id, and what each row is beside them as .rows.csv.
-
-    The columns of that table: `row` of the array, `id` and `path` of the image, `given` label and `label`, its column
-    in the array. Texts that a spreadsheet would run as formulas have a ' before them. Call
-    `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
-    """
+    """Write class probabilities (N, K) for cleanlab, a .npy file, by id, and what each row is beside it (.rows.csv)."""
     target = _target(path, ".npy")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)

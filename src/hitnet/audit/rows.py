@@ -1,7 +1,4 @@
-"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second.
-
-Texts that repeat (classes, flags) are numbers here.
-"""
+"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second."""
 
 from functools import cached_property
 from typing import Any
@@ -23,7 +20,7 @@ LARGEST_ID = 2**63
 
 
 class Rows:
-    """The audit's table as columns, most doubtful first; distances and classes (N, k) are in the same order."""
+    """The audit's table as columns, classes and flags as numbers; distances and classes (N, k) are in its order."""
 
     def __init__(
         self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...], classes: Ints | None = None

@@ -80,11 +80,8 @@ def features_of(
     progress: Progress = Progress(),
     ranks: Ranks = SINGLE,
 ) -> Tensor:
-    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given.
-
-    Of images that a pass with this backbone has looked at, they are kept.
-    """
-    if images.checksums is not None:
+    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
+    if images.checksums is not None:  # a pass with this backbone has looked at them
         return kept_features(images.checksums, backbone, out=out, ranks=ranks)
     files = data.image_files(images)
     if files is not None:
