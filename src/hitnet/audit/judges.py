@@ -12,30 +12,25 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.audit.audit_folder import tell_room_of_audit
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
 from hitnet.audit.judgement import Case, Judgement, cross_fitted
 from hitnet.audit.networks import Model, Planned, judge_by_networks, judge_by_runs, likely, passes, plan
-from hitnet.data import Data, Images, ImageSet
+from hitnet.data import Data, ImageSet
 from hitnet.data.formats.image_files import any_colour
 from hitnet.data.opened import match_classes
 from hitnet.errors import HitNetError, check_choice, log, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
-from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours, kept_classes
+from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, judge_similar_images, kept_classes
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 
 FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
-SIMILAR = (10, 20)  # grey images whose labels are asked for
-BLUR = 3  # pixels: similar digits need not lie exactly on each other
-MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
-LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
 
 # Parts of the work, and how long each takes, in passes of all images through the backbone (see also `passes`).
 HEADS, RESULTS = {"features": 1.0, "fitting heads": 0.8}, {"results": 0.2}
@@ -244,23 +239,3 @@ def typical_images(features: Tensor, images: ImageSet) -> Tensor:
     with suppress(HitNetError):  # a file is gone; the page shows the others
         typical[list(first)] = images.select(list(first.values())).in_memory().pixels
     return typical
-
-
-def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
-    """Opinions by the labels of the most similar grey images; none where these know too little.
-
-    They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
-    from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
-    photographs.
-    """
-    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(SIMILAR):
-        return ()
-    blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
-    rows = blurred.flatten(1).to(device)
-    opinions = judge_neighbours(rows, images.labels, images.num_classes, SIMILAR, classes)
-    own = column_of(images.labels.numpy(), classes)
-    agreement = float((opinions[0].distances.argmin(axis=1) == own).mean())
-    if agreement < LEAST_AGREEMENT:
-        log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
-        return ()
-    return opinions
