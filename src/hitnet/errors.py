@@ -1,7 +1,8 @@
-"""Errors for mistakes that a user can fix: each message says what is wrong, where, and what to do."""
+"""What users are told: errors for mistakes that they can fix, each with what is wrong, where and what to do; a log."""
 
 import difflib
 import importlib
+import logging
 import math
 import operator
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from typing import Any
 
 __all__ = ["DivergedError", "HitNetError", "check_choice", "check_entries", "finite", "share", "unknown_name", "whole"]
 
+log = logging.getLogger("hitnet")
 NAMES_SHOWN = 30
 LINE_ENDS = {ord(sign): repr(sign)[1:-1] for sign in "\n\t"}
 

@@ -184,7 +184,8 @@ def read_stored_set(root: Path) -> None:
 
 def read_cache(root: Path) -> None:
     cache = FeatureCache(root / "cache", 5)
-    cache.read(np.arange(len(cache)), np.empty((len(cache), 5), np.float16))
+    count = len(cache.keys)
+    cache.read(np.arange(count), np.empty((count, 5), np.float16))
 
 
 def picture_kind(kind: str, samples: tuple[str, ...]) -> Kind:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hitnet.audit.cross_fit import cross_fitted, seen_weight
+from hitnet.audit.judgement import cross_fitted, seen_weight
 from hitnet.audit.scoring import score_labels
 from hitnet.features.opinions import Opinion
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from audit_samples import CASES, nearest, random_case
 
-from hitnet.audit import doubts as module
+from hitnet.audit import margins as module
 from hitnet.audit.margins import margins as margins_of
 
 

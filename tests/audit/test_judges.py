@@ -12,7 +12,7 @@ import hitnet
 from hitnet import HitNetError, Judges, choose_recipe
 from hitnet.audit import Case, Judgement, Opinion
 from hitnet.audit.audit_table import make_table
-from hitnet.audit.cross_fit import cross_fitted
+from hitnet.audit.judgement import cross_fitted
 from hitnet.audit.judges import FEW
 from hitnet.audit.networks import collect
 from hitnet.audit.scoring import score_labels

@@ -11,11 +11,10 @@ from audit_samples import make_images
 import hitnet
 from feature_samples import blobs
 from hitnet.audit import audit_folder, noise_model
-from hitnet.audit.doubts import doubt
 from hitnet.audit.feature_judges import judge_features
 from hitnet.audit.judgement import Case, Judgement
 from hitnet.audit.labels import judged_audit
-from hitnet.audit.margins import margins
+from hitnet.audit.margins import doubt, margins
 from hitnet.audit.noise_model import (
     beats_chance,
     confusions,

@@ -6,10 +6,9 @@ from audit_samples import FLIPPED, mislabelled, quick_recipe
 
 import hitnet
 from hitnet import Judges
-from hitnet.audit.judges import judge_similar_images
 from hitnet.audit.networks import views
 from hitnet.capsules import HIT_RADIUS
-from hitnet.features.opinions import FLOOR
+from hitnet.features.opinions import FLOOR, judge_similar_images
 from toy import colour_images, toy_images
 
 CPU = torch.device("cpu")

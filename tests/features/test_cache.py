@@ -169,14 +169,14 @@ def test_a_cache_finds_what_was_added(tmp_path):
     keys = [bytes([i]) * 16 for i in (3, 1, 2)]
     FeatureCache(tmp_path / "c", 4).add(keys, torch.arange(12.0).view(3, 4))
     opened = FeatureCache(tmp_path / "c", 4)
-    assert len(opened) == 3
+    assert len(opened.keys) == 3
     wanted = np.frombuffer(b"".join([keys[2], keys[0], b"\xff" * 16]), "V16")
     places = opened.find(wanted)
     assert places[2] == -1
     out = np.zeros((2, 4), np.float16)
     opened.read(places[:2], out)
     assert out.tolist() == [[8, 9, 10, 11], [0, 1, 2, 3]]
-    assert len(FeatureCache(tmp_path / "c", 5)) == 0
+    assert len(FeatureCache(tmp_path / "c", 5).keys) == 0
 
 
 @pytest.mark.parametrize(

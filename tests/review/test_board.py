@@ -158,7 +158,7 @@ def test_decisions_survive_the_server(folder):
     board = decide_some(folder)
     again = open_folder(folder, "anna").board
     assert again.states.decision.tolist() == board.states.decision.tolist()
-    assert again.counts() == board.counts() == {
+    assert again.state()["counts"] == board.state()["counts"] == {
         "keep": 1, "relabel": 1, "drop": 2, "neither": 1, "unsure": 1, "disputed": 1,
     }  # fmt: skip
 
@@ -245,12 +245,12 @@ def test_any_sequence_of_decisions_and_undos_leaves_the_same_state_everywhere(fo
 
 def test_wrong_labels_left_are_those_expected_of_the_undecided_images(folder):
     board = open_folder(folder).board
-    assert board.left() == (pytest.approx(float((1 - board.rows.table["score"]).sum())), 60)
+    assert board.state()["left"] == (pytest.approx(float((1 - board.rows.table["score"]).sum())), 60)
     board = decide_some(folder)
     scores = [board.rows.table["score"][row] for row in range(60) if not board.current(row)]
-    assert board.left() == (pytest.approx(sum(1 - score for score in scores)), 54)
+    assert board.state()["left"] == (pytest.approx(sum(1 - score for score in scores)), 54)
     board.decide([(number, "keep", "") for number in board.rows.ids.tolist()])
-    assert board.left() == (0, 0)
+    assert board.state()["left"] == (0, 0)
 
 
 def test_undo_takes_back_the_own_last_step(folder):
@@ -307,7 +307,7 @@ def test_a_decision_on_a_label_that_has_changed_does_not_count(tmp_path):
     log = folder / "decisions.jsonl"
     given = board.rows.class_names[board.rows.given[0]]
     log.write_text(log.read_text().replace(f'"{given}","keep"', '"another","keep"'))
-    assert open_folder(folder).board.counts()["keep"] == 0
+    assert open_folder(folder).board.state()["counts"]["keep"] == 0
 
 
 @pytest.mark.parametrize(

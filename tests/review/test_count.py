@@ -8,9 +8,8 @@ import pytest
 from review_samples import client_of, make_folder, open_folder
 
 from hitnet.errors import HitNetError
-from hitnet.review import count
-from hitnet.review.certified import count_bounds
-from hitnet.review.count import NAME
+from hitnet.review import certified
+from hitnet.review.certified import NAME, count_bounds
 from hitnet.review.selection import Query
 
 
@@ -21,7 +20,7 @@ def drawn(board):
 @pytest.fixture(autouse=True)
 def seed(monkeypatch):
     """The seed of draws: a range of 95 % misses the truth for a few of them."""
-    monkeypatch.setattr(count.secrets, "randbits", lambda bits: 7)
+    monkeypatch.setattr(certified.secrets, "randbits", lambda bits: 7)
 
 
 def judge(board, ids, decision="keep"):

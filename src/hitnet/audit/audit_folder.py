@@ -1,21 +1,6 @@
-"""The folder of an audit: its files, and its life from the first claim to the finished audit.
-
-audit.parquet, audit.csv   the table, one row per image, worst first
-distances.npy              mean distance of each image to each class, in the table's order
-classes.npy                where classes are many, of which classes these distances are (see `Opinion`)
-duplicates.csv             pairs of near-duplicates, where features were there to find them
-judged.safetensors         the opinion of each judge, and the features that it stood on, for the review
-decisions.jsonl            what people decided in the review, step by step
-count.json                 images that were drawn for a certified count
-summary.json               figures of the audit
-report.html                the review page
-settings.json              what is audited
-checksums.json             of the files above that are read again
-models/                    the networks that judge, where they are trained for it
-"""
+"""The folder of an audit, whose files docs/audit.md lists: its life from the first claim to the finished audit."""
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.opinions import Opinion, all_distances
 from hitnet.runtime import files, locks, schemas
 from hitnet.runtime.tensor_files import read_tensors, write_tensors
 
-log = logging.getLogger("hitnet")
 TABLE, DISTANCES, CLASSES, SUMMARY = "audit.parquet", "distances.npy", "classes.npy", "summary.json"
 CHECKSUMS = "checksums.json"
 SETTINGS, DUPLICATES, PAGE = "settings.json", "duplicates.csv", "report.html"
@@ -86,24 +70,19 @@ def write_settings(folder: Path, settings: Settings, *, may_grow: bool = False) 
     read: the features of the others are kept.
     """
     check_in_place(folder)
+    path = folder / SETTINGS
     if has_begun(folder, resume=True):
-        _check_same(folder, settings, may_grow=may_grow)
-    files.write_json(folder / SETTINGS, asdict(settings))
-
-
-def _check_same(folder: Path, settings: Settings, *, may_grow: bool) -> None:
-    """Raise HitNetError if the folder holds the audit of something else."""
-    path = own_file(folder, SETTINGS)
-    value = files.read_json(path)
-    schemas.check_schema(value, schemas.schema_of(Settings), path)
-    earlier = Settings(value["source"], value["split"], value["images"])
-    # Networks that were trained on other images cannot be resumed; what heads stand on can.
-    grown = may_grow and replace(earlier, images=settings.images) == settings and not (folder / "models").exists()
-    if earlier != settings and not grown:
-        raise HitNetError(
-            f"{folder} holds the audit of other images ({earlier.images:,} of {earlier.source}, split "
-            f"{earlier.split}). Choose another `out`."
-        )
+        value = files.read_json(own_file(folder, SETTINGS))
+        schemas.check_schema(value, schemas.schema_of(Settings), path)
+        earlier = Settings(value["source"], value["split"], value["images"])
+        # Networks that were trained on other images cannot be resumed; what heads stand on can.
+        grown = may_grow and replace(earlier, images=settings.images) == settings and not (folder / "models").exists()
+        if earlier != settings and not grown:
+            raise HitNetError(
+                f"{folder} holds the audit of other images ({earlier.images:,} of {earlier.source}, split "
+                f"{earlier.split}). Choose another `out`."
+            )
+    files.write_json(path, asdict(settings))
 
 
 def has_begun(folder: Path, *, resume: bool) -> bool:
@@ -156,8 +135,7 @@ class Kept:
         """From opinions and features (N, D) in another order."""
         place, classes = order.numpy(), opinions[0].classes
         classes = None if classes is None else classes[place]
-        halves = ((each.kind, each.distances[place].astype(np.float16)) for each in opinions)
-        kept = tuple(Opinion(kind, half, classes=classes) for kind, half in halves)
+        kept = tuple(Opinion(each.kind, each.distances[place].astype(np.float16), classes=classes) for each in opinions)
         if features is not None and (size := 2 * features.numel()) > MOST_FEATURES:
             log.info("Features are not kept for the review: they would take %.1f GB.", size / 1e9)
             features = None
@@ -186,9 +164,9 @@ def write_kept(folder: Path, kept: Kept) -> None:
 def are_classes(classes: np.ndarray, shape: tuple[int, ...], number: int) -> bool:
     """Whether an array holds the classes (N, k) of distances: ascending numbers, the last that of the classes."""
     sound = classes.shape == shape and classes.dtype.kind == "i" and shape[1] >= 2
-    if not sound or not classes.size:
-        return sound
-    return bool((classes[:, 0] >= 0).all() and (classes[:, -1] == number).all() and (np.diff(classes) > 0).all())
+    return sound and bool(
+        (classes[:, 0] >= 0).all() and (classes[:, -1] == number).all() and (np.diff(classes) > 0).all()
+    )
 
 
 def read_kept(folder: Path, images: int, classes: int) -> Kept | None:

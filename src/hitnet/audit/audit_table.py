@@ -1,35 +1,8 @@
 """The audit's table, and its summary: the figures of all labels, of each class and of pairs.
 
-The table has one row per image, most doubtful label first:
-
-id, path            the image
-given, suggested    its label, and the class to propose
-score               0 = surely wrong, 1 = surely right
-hits                judges with capsules for which the given class hits
-votes, models       judges for the suggested class, and how many there are
-margin_mean, _std   by how much another class is nearer than the given one, over the judges with capsules
-ghost, _distance    the nearest other capsule, and its distance
-flag, rule          one of `scoring.FLAGS`, and why
-
-Where images are files on this machine, also:
-
-checksum            of the file, so that a corrected copy notices that it has changed
-
-Where several people labelled an image, also, as the paper proposes:
-
-agreement           share of the votes for the given label
-other_label         the class most voted for after the given one; empty where there is none
-ghost_is_other      whether the ghost is that class
-ghost_hits          whether the ghost lies in the hit zone
-
-Where features show which images are alike, also:
-
-like_given          id of the most similar image under the given label; −1 where there is none
-like_suggested      the same under the suggested label
-unlike              how unlike all other images it is: 0 (others are the same) to 1 (nothing is like it)
+The table has one row per image, most doubtful label first; docs/audit.md lists its columns and files.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -42,13 +15,13 @@ import torch
 from pandas.api.types import infer_dtype
 from torch import Tensor
 
-from hitnet.audit.margins import Margins, margins
-from hitnet.audit.scoring import Scores, capsule_opinions
+from hitnet.audit.margins import margins
+from hitnet.audit.scoring import FLAGS, Scores, capsule_opinions
 from hitnet.capsules import HIT_RADIUS
 from hitnet.data import Data, ImageSet
 from hitnet.data.known.datasets import label_errors
 from hitnet.data.reading.stored import file_checksum
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.neighbours import (
     MOST_DUPLICATES,
     Directions,
@@ -61,7 +34,6 @@ from hitnet.features.opinions import Opinion, all_distances, column_of
 from hitnet.runtime import schemas
 from hitnet.runtime.threads import in_threads
 
-log = logging.getLogger("hitnet")
 MOST_PAIRS = {"cpu": 5e9, "cuda": 1e12}  # of images of one class, to compare
 # Columns by the kinds of their types: i and u whole numbers, f fractions, O text.
 COLUMNS = {
@@ -79,7 +51,7 @@ def make_table(
     """The table, the mean distances (N, k) of the capsules in its order, and the place (N,) of each row's image."""
     labels, names = images.labels.numpy(), np.array(images.class_names, dtype=object)
     classes = opinions[0].classes
-    shown: Margins = margins(all_distances(capsule_opinions(opinions)), labels, classes)
+    shown = margins(all_distances(capsule_opinions(opinions)), labels, classes)
     nearest, suggested = all_distances(opinions).argmin(axis=2), column_of(scored.suggested, classes)
     table = pd.DataFrame(
         {
@@ -96,7 +68,7 @@ def make_table(
             "ghost": names[shown.ghost],
             "ghost_distance": shown.ghost_distance,
             "flag": scored.flag,
-            "rule": scored.rule,
+            "rule": [FLAGS[flag] for flag in scored.flag],
         }
     )
     order = np.lexsort((table["id"], -scored.doubt))
@@ -123,13 +95,13 @@ def add_annotators(table: pd.DataFrame, annotations: pd.DataFrame | None) -> pd.
     ballots.columns = ballots.columns.str.removeprefix("votes_")
     given = pd.get_dummies(annotations["label"]).reindex(columns=ballots.columns, fill_value=False)
     rest = ballots.mask(given.to_numpy(dtype=bool), 0)
-    other = rest.idxmax(axis=1).where(rest.max(axis=1) > 0, "")
-    compared = table.copy()
-    compared["agreement"] = annotations["agreement"].reindex(compared["id"]).to_numpy()
-    compared["other_label"] = other.reindex(compared["id"]).to_numpy()
-    compared["ghost_is_other"] = compared["other_label"].eq(compared["ghost"]) & compared["other_label"].ne("")
-    compared["ghost_hits"] = compared["ghost_distance"] <= HIT_RADIUS
-    return compared
+    other = rest.idxmax(axis=1).where(rest.max(axis=1) > 0, "").reindex(table["id"]).to_numpy()
+    return table.assign(
+        agreement=annotations["agreement"].reindex(table["id"]).to_numpy(),
+        other_label=other,
+        ghost_is_other=(table["ghost"] == other) & (other != ""),
+        ghost_hits=table["ghost_distance"] <= HIT_RADIUS,
+    )
 
 
 def check_table(table: pd.DataFrame, class_names: Sequence[str], where: str | Path) -> None:
@@ -191,10 +163,8 @@ def duplicate_table(rows: Directions, neighbours: Neighbours, images: ImageSet) 
     """
     pairs, similarity = near_duplicates(rows, labels=images.labels, neighbours=neighbours)
     if len(pairs) and np.bincount(pairs.cpu().flatten()).max() >= MOST_DUPLICATES:
-        log.info(
-            "Some images have many near-duplicates. At least %d of each are listed, those under other labels first.",
-            MOST_DUPLICATES,
-        )
+        listed = f"At least {MOST_DUPLICATES} of each are listed, those under other labels first."
+        log.info("Some images have many near-duplicates. %s", listed)
     given = np.array(images.class_names, dtype=object)[images.labels.numpy()]
     paths = images.paths or [""] * len(images)
     about = pd.DataFrame({"id": images.ids.numpy(), "path": paths, "given": given})
@@ -257,7 +227,6 @@ class Summary:
 
 
 def _known(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    """The entries that a dataclass has."""
     return {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}
 
 
@@ -271,18 +240,16 @@ def summarise(table: pd.DataFrame, class_names: Sequence[str], **about: Any) -> 
         class_names=list(class_names),
         expected_errors=float((1 - table["score"]).sum()),
         flags={str(flag): int(count) for flag, count in table["flag"].value_counts().items()},
-        classes=[class_health(name, rows_of.get(k)) for k, name in enumerate(class_names)],
+        classes=[class_health(name, rows_of.get(k, table[:0])) for k, name in enumerate(class_names)],
         pairs=[[given, suggested, count] for (given, suggested), count in pairs.most_common()],
         **about,
     )
 
 
-def class_health(name: str, rows: pd.DataFrame | None) -> ClassHealth:
-    """The figures of one class, from its rows of the audit's table, if there are any."""
-    if rows is None:
-        return ClassHealth(name, 0, 0, 0.0, None)
+def class_health(name: str, rows: pd.DataFrame) -> ClassHealth:
+    """The figures of one class, from its rows of the audit's table."""
     suspects, expected = int((rows["flag"] != "ok").sum()), float((1 - rows["score"]).sum())
-    return ClassHealth(name, len(rows), suspects, expected, float(rows["score"].mean()))
+    return ClassHealth(name, len(rows), suspects, expected, float(rows["score"].mean()) if len(rows) else None)
 
 
 def verified_errors(table: pd.DataFrame, sample_name: str | None) -> dict[str, int] | None:

@@ -1,6 +1,7 @@
 """Export an audit to other tools: tasks for Label Studio, probabilities for cleanlab."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,12 +24,7 @@ LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files below i
 def write_pred_probs(
     table: pd.DataFrame, probabilities: Rows, class_names: Sequence[str], path: str | Path
 ) -> list[Path]:
-    """Write class probabilities (N, K) as a .npy file, by id, and what each row is beside them as .rows.csv.
-
-    The columns of that table: `row` of the array, `id` and `path` of the image, `given` label and `label`, its column
-    in the array. Texts that a spreadsheet would run as formulas have a ' before them. Call
-    `cleanlab.filter.find_label_issues(rows["label"], np.load(path))`.
-    """
+    """Write class probabilities (N, K) for cleanlab, a .npy file, by id, and what each row is beside it (.rows.csv)."""
     target = _target(path, ".npy")
     order = np.argsort(table["id"].to_numpy(), kind="stable")
     rows = table.iloc[order][["id", "path", "given"]].reset_index(drop=True)
@@ -38,8 +34,7 @@ def write_pred_probs(
     beside = _free(target.with_suffix(".rows.csv"), text.encode("utf-8", "backslashreplace").decode("utf-8"))
     place = np.argsort(order)
     with replacing(target) as temporary:
-        shape = (len(table), len(class_names))
-        written = np.lib.format.open_memmap(temporary, "w+", np.float64, shape)
+        written = np.lib.format.open_memmap(temporary, "w+", np.float64, (len(table), len(class_names)))
         for part in _parts(table):
             written[place[part]] = probabilities(part)
         written.flush()
@@ -66,27 +61,22 @@ def label_studio(
     if not all(table["path"].fillna("")):
         raise HitNetError("Label Studio needs an image file for each task, but this audit's images have no files.")
     suggested = class_codes(table["suggested"], class_names)[:, None]
-    sure = [
-        float(p) for part in _parts(table) for p in np.take_along_axis(probabilities(part), suggested[part], 1)[:, 0]
-    ]
+    sure = [np.take_along_axis(probabilities(part), suggested[part], 1)[:, 0].tolist() for part in _parts(table)]
     root = image_root if image_root.endswith(("/", "=")) else f"{image_root}/"
-    rows = zip(table.to_dict("records"), sure, strict=True)
+    rows = zip(table.to_dict("records"), chain.from_iterable(sure), strict=True)
     write_json(target, [_task(row, probability, root) for row, probability in rows])
     write_text(*beside)
     return [target, beside[0]]
 
 
 def _task(row: dict[Any, Any], probability: float, root: str) -> dict[str, Any]:
-    """One task of Label Studio, of a row of the table."""
     path = str(row["path"])
     address = (LOCAL_FILES if path.startswith("/") else root) + _quoted(path.lstrip("/"))
     data = {"image": address, "image_id": row["id"], "path": path, "given": row["given"], "label_score": row["score"]}
     choice = {"id": f"suggested-{row['id']}", "type": "choices", "from_name": "label", "to_name": "image"}
     predicted = [choice | {"value": {"choices": [row["suggested"]]}}]
-    return {
-        "data": data | {"flag": row["flag"], "rule": row["rule"]},
-        "predictions": [{"model_version": "hitnet-audit", "score": probability, "result": predicted}],
-    }
+    prediction = {"model_version": "hitnet-audit", "score": probability, "result": predicted}
+    return {"data": data | {"flag": row["flag"], "rule": row["rule"]}, "predictions": [prediction]}
 
 
 def local_files(source: str) -> str:
@@ -109,16 +99,14 @@ def _quoted(path: str) -> str:
 
 def label_studio_config(class_names: Sequence[str]) -> str:
     """The labelling set-up for the tasks of `label_studio`: one image, one choice of class."""
-    lines = [
-        "<View>",
-        '  <Image name="image" value="$image"/>',
-        '  <Header value="Given: $given"/>',
-        '  <Choices name="label" toName="image" choice="single" showInLine="true">',
-        *(f"    <Choice value={quoteattr(name)}/>" for name in class_names),
-        "  </Choices>",
-        "</View>",
-    ]
-    return "\n".join(lines) + "\n"
+    choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in class_names)
+    return f"""<View>
+  <Image name="image" value="$image"/>
+  <Header value="Given: $given"/>
+  <Choices name="label" toName="image" choice="single" showInLine="true">
+{choices}  </Choices>
+</View>
+"""
 
 
 def _parts(table: pd.DataFrame) -> list[slice]:

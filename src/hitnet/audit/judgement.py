@@ -1,16 +1,16 @@
 """What is judged, and what judges say of it: between who judges and how their opinions are scored."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hitnet.data import Data, ImageSet
 from hitnet.features.neighbours import Neighbours
-from hitnet.features.opinions import Opinion
+from hitnet.features.opinions import Ints, Opinion, column_of
 from hitnet.models.backbones import Backbone
 from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks
@@ -66,15 +66,25 @@ class Judgement:
     neighbours: Neighbours | None = None
 
 
-def join(parts: Sequence[Judgement]) -> Judgement:
-    """Several judgements of the same images as one; prototypes and features are the first that there are."""
-    pictured = next((part for part in parts if part.prototypes is not None), parts[0])
-    return Judgement(
-        tuple(opinion for part in parts for opinion in part.opinions),
-        parts[0].images,
-        ", ".join(part.model for part in parts),
-        tuple(network for part in parts for network in part.networks),
-        pictured.prototypes,
-        pictured.typical,
-        *next(((part.features, part.neighbours) for part in parts if part.features is not None), (None, None)),
+def cross_fitted(
+    distances: np.ndarray, left_out: Tensor, labels: Tensor, classes: Ints | None = None
+) -> tuple[Opinion, Opinion]:
+    """Distances (M, N, k) of M ≥ 2 networks, each trained without some of the images, as two opinions.
+
+    The first is that of the network that has not seen an image, `left_out` (N,). The others have learned the label,
+    right or wrong. Their opinion helps where they did not simply learn it by heart. The labels that the first network
+    contradicts show how often that is: the others count by the share of these that they contradict too.
+    """
+    unseen = distances[left_out.numpy(), np.arange(distances.shape[1])]
+    seen = (distances.sum(axis=0) - unseen) / (len(distances) - 1)
+    weight = seen_weight(unseen, seen, column_of(labels.numpy(), classes))
+    return (
+        Opinion("networks", unseen, capsules=True, classes=classes),
+        Opinion("networks", seen, True, True, weight, classes),
     )
+
+
+def seen_weight(unseen: np.ndarray, seen: np.ndarray, own: Ints) -> float:
+    """The share of labels (columns `own`, N) contradicted by `unseen` distances (N, k) that `seen` contradict too."""
+    doubted, still = (each.argmin(axis=1) != own for each in (unseen, seen))
+    return float(still[doubted].mean()) if doubted.any() else 0.0

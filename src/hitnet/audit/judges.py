@@ -1,13 +1,10 @@
 """Who judges the labels: one table from what is asked for, the images and the device to networks, heads, neighbours.
 
-Networks are trained on the labels that they judge; heads on the features of a frozen backbone, and the most similar
-images, have not seen them. They make different mistakes: together they find more wrong labels than either of them.
-docs/audit.md has the measurements behind the table.
+docs/audit-evidence.md has the measurements behind the table.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
@@ -15,32 +12,25 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.audit.audit_folder import tell_room_of_audit
-from hitnet.audit.cross_fit import cross_fitted
 from hitnet.audit.feature_judges import judge_features, steps_of_heads
-from hitnet.audit.judgement import Case, Judgement, join
-from hitnet.audit.networks import Model, judge_by_networks, judge_by_runs, likely, passes, plan
-from hitnet.data import Data, Images, ImageSet
+from hitnet.audit.judgement import Case, Judgement, cross_fitted
+from hitnet.audit.networks import Model, Planned, judge_by_networks, judge_by_runs, likely, passes, plan
+from hitnet.data import Data, ImageSet
 from hitnet.data.formats.image_files import any_colour
 from hitnet.data.opened import match_classes
-from hitnet.errors import HitNetError, check_choice, whole
+from hitnet.errors import HitNetError, check_choice, log, whole
 from hitnet.features.dataset_features import features_of, read_features
 from hitnet.features.heads import deal
 from hitnet.features.neighbours import Neighbours, most_typical, nearest
-from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, column_of, judge_neighbours, kept_classes
+from hitnet.features.opinions import NEIGHBOURS, Ints, Opinion, all_distances, judge_similar_images, kept_classes
 from hitnet.models import PRETRAINED, choose_model
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
 from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 
-log = logging.getLogger("hitnet")
 FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
-SIMILAR = (10, 20)  # grey images whose labels are asked for
-BLUR = 3  # pixels: similar digits need not lie exactly on each other
-MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
-LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
 
 # Parts of the work, and how long each takes, in passes of all images through the backbone (see also `passes`).
 HEADS, RESULTS = {"features": 1.0, "fitting heads": 0.8}, {"results": 0.2}
@@ -98,7 +88,8 @@ class Judges:
         """The kind that the options ask for; "auto" if they leave it open. Raises if they do not go together."""
         check_choice("audit", "`judges`", self.kind, KINDS)
         whole("audit", "`repeats`", self.repeats, 1)
-        given = self._given()
+        defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
+        given = {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
         kind, because = self.kind, f"`judges` = {self.kind}"
         if "runs" in given:
             kind, because = "runs", "`runs`"
@@ -118,11 +109,6 @@ class Judges:
         if kind == "runs" and not self.runs:
             raise HitNetError("`runs`: give at least one run.")
         return kind
-
-    def _given(self) -> set[str]:
-        """The names of the options that were set, beside kind and seed."""
-        defaults = {each.name: each.default for each in fields(self) if each.default is not MISSING}
-        return {name for name, value in defaults.items() if getattr(self, name) != value} - {"kind", "seed"}
 
     def choose(self, images: ImageSet, device: torch.device) -> tuple[Judges, str]:
         """The same with a kind other than auto, and who judges and why; empty if the options say it."""
@@ -167,24 +153,22 @@ class Judges:
         if chosen.runs:
             runs = [run if isinstance(run, Run) else open_run(run) for run in chosen.runs]
             return judge_by_runs(runs, match_classes(case.images.in_memory(), runs[0].class_names), case.device)
-        if chosen.kind in ("scratch", "mixed"):  # a backbone reads the files at its own size
-            case.data.log_size()
-        tuned = chosen.kind == "fine-tuned"
-        model = chosen.model
-        if tuned:
-            weights = None if self.weights is None else str(self.weights)
-            model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
         if chosen.kind == "features":
             case.progress.plan(HEADS | RESULTS)
             return chosen._judge_by_heads(case)
-        if chosen.kind == "mixed" or tuned:
-            return chosen._judge_by_both(case, model)
-        return chosen._judge_by_networks(case, model)
+        model = chosen.model
+        if chosen.kind == "fine-tuned":  # a backbone reads the files at its own size
+            weights = None if self.weights is None else str(self.weights)
+            model = choose_model(PRETRAINED, features=str(self.backbone or DEFAULT), weights=weights)
+        else:
+            case.data.log_size()
+        planned = plan(case.images, model=model, count=self.networks, device=case.device)
+        judge = chosen._judge_by_networks if chosen.kind == "scratch" else chosen._judge_by_both
+        return judge(case, planned)
 
-    def _judge_by_both(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
+    def _judge_by_both(self, case: Case, planned: list[Planned]) -> Judgement:
         """Networks, each of which leaves out some of the images, and heads."""
         images = case.images
-        planned = plan(images, model=model, count=self.networks, device=case.device)
         if len(planned) < 2:
             raise HitNetError("`networks` must be at least 2: each judges images that only the others were trained on.")
         case.progress.plan(passes(planned, self._recipe(), max(images.shape)) | HEADS | RESULTS)
@@ -192,10 +176,18 @@ class Judges:
         networks = judge_by_networks(planned, self._recipe(), self.seed, case, left_out=left_out)
         classes = networks.opinions[0].classes
         opinions = cross_fitted(all_distances(networks.opinions), left_out, images.labels, classes)
-        return join([replace(networks, opinions=opinions), self._judge_by_heads(case, classes)])
+        heads = self._judge_by_heads(case, classes)
+        pictured = heads if networks.prototypes is None else networks
+        return replace(
+            heads,
+            opinions=(*opinions, *heads.opinions),
+            model=f"{networks.model}, {heads.model}",
+            networks=(*networks.networks, *heads.networks),
+            prototypes=pictured.prototypes,
+            typical=pictured.typical,
+        )
 
-    def _judge_by_networks(self, case: Case, model: Model | Sequence[Model] | None) -> Judgement:
-        planned = plan(case.images, model=model, count=self.networks, device=case.device)
+    def _judge_by_networks(self, case: Case, planned: list[Planned]) -> Judgement:
         case.progress.plan(passes(planned, self._recipe(), max(case.images.shape)) | RESULTS)
         judged = judge_by_networks(planned, self._recipe(), self.seed, case, shifted=self.neighbours)
         if not self.neighbours:
@@ -226,8 +218,8 @@ class Judges:
             columns, judges = kept_classes(len(images), images.num_classes) + 1, 2 * self.repeats + 2
             tell_room_of_audit(case.folder, len(images), columns, judges, features.shape[1])
         case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
-        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "device": device, "classes": classes}
-        options["progress"] = case.progress
+        options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "classes": classes}
+        options |= {"device": device, "progress": case.progress}
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
             near = nearest(rows := features.to(device), NEIGHBOURS, labels)
@@ -236,8 +228,7 @@ class Judges:
 
         opinions, neighbours = case.ranks.from_first(judge)
         model, shown = f"heads and neighbours on {name}", typical_images(features, images)
-        found: dict[str, Any] = {"features": features, "neighbours": neighbours}
-        return Judgement(opinions, images, model, ({"features": name},), shown, typical=True, **found)
+        return Judgement(opinions, images, model, ({"features": name},), shown, True, features, neighbours)
 
 
 def typical_images(features: Tensor, images: ImageSet) -> Tensor:
@@ -248,23 +239,3 @@ def typical_images(features: Tensor, images: ImageSet) -> Tensor:
     with suppress(HitNetError):  # a file is gone; the page shows the others
         typical[list(first)] = images.select(list(first.values())).in_memory().pixels
     return typical
-
-
-def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
-    """Opinions by the labels of the most similar grey images; none where these know too little.
-
-    They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
-    from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
-    photographs.
-    """
-    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(SIMILAR):
-        return ()
-    blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
-    rows = blurred.flatten(1).to(device)
-    opinions = judge_neighbours(rows, images.labels, images.num_classes, SIMILAR, classes)
-    own = column_of(images.labels.numpy(), classes)
-    agreement = float((opinions[0].distances.argmin(axis=1) == own).mean())
-    if agreement < LEAST_AGREEMENT:
-        log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
-        return ()
-    return opinions

@@ -1,6 +1,5 @@
 """The label audit: let judges look at the labels as given, and rank the images by how doubtful theirs is."""
 
-import logging
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,17 +15,13 @@ from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.scoring import capsule_opinions, score_labels
 from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.data.reading.findings import Look
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.neighbours import Directions, most_typical, nearest
 from hitnet.features.one_pass import OnePass
 from hitnet.features.opinions import NEIGHBOURS, on_same_classes
-from hitnet.runtime import files
-from hitnet.runtime.bar import shown
+from hitnet.runtime import Progress, files, shown
 from hitnet.runtime.device import Device, pick_device
-from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import connect, started_by_torchrun, watched
-
-log = logging.getLogger("hitnet")
 
 
 def audit_labels(
@@ -114,9 +109,8 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
     opinions = on_same_classes(judgement.opinions, images.labels)
     scored = score_labels(opinions, images.labels.numpy(), case.device)
     table, distances, places = audit_table.make_table(images, opinions, scored)
-    table = audit_table.add_checksums(
-        audit_table.add_annotators(table, case.data.annotations()), case.data, images, places
-    )
+    table = audit_table.add_annotators(table, case.data.annotations())
+    table = audit_table.add_checksums(table, case.data, images, places)
     order = torch.from_numpy(places)
     arranged, duplicates, typical, about = images.select(order), None, list[list[int]](), dict[str, Any]()
     if judgement.features is not None:
@@ -124,8 +118,8 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
         if judgement.neighbours is None:
             near = nearest(rows, NEIGHBOURS, arranged.labels)
         else:
-            similarities, which = judgement.neighbours
-            near = similarities[order].to(case.device), row_of[which[order]].to(case.device)
+            alike, which = (each[order] for each in judgement.neighbours)
+            near = alike.to(case.device), row_of[which].to(case.device)
         table = audit_table.add_likeness(table, rows, near, arranged)
         duplicates = audit_table.duplicate_table(rows, near, arranged)
         if judgement.typical:
@@ -171,7 +165,6 @@ def judged_audit(case: Case, judgement: Judgement, started: float) -> Audit:
 
 
 def _warn_of_other_judges(folder: Path, summary: audit_table.Summary) -> None:
-    """Log a warning if a finished audit by other judges is replaced."""
     earlier = summary
     with suppress(HitNetError):  # a damaged one is replaced
         if (folder / SUMMARY).is_file():

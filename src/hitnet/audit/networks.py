@@ -3,7 +3,6 @@
 Networks of several kinds err on different images: together they judge better than as many of one kind.
 """
 
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from hitnet.audit.judgement import Case, Judgement
 from hitnet.data import Images, ImageSet
 from hitnet.data.images import Streamed
 from hitnet.data.reading.pixel_store import decoded_once
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.features.opinions import Ints, Opinion, keep_near
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.network import PRETRAINED_BATCH, Network, class_distances
@@ -36,7 +35,6 @@ from hitnet.training.configuration import BACKBONE_SIDE, at_backbone_size, confi
 from hitnet.training.jobs import Job, train_runs
 from hitnet.training.recipes import FINE_TUNING, complete_recipe
 
-log = logging.getLogger("hitnet")
 Model = str | models.ModelChoice
 BATCH, BATCH_BYTES = 10_000, 2**27  # images on the device at once, in all their views
 VIEW_SHIFT, GREY_SHIFT = 2, 1  # pixels
@@ -73,11 +71,8 @@ def plan(
 
 
 def default_kinds(images: ImageSet, device: torch.device) -> list[Model]:
-    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one.
-
-    The paper's network judges with batch-norm of each class, as it was measured.
-    """
-    if device.type == "cuda" and images.shape[0] == 1:
+    """On a GPU, grey images are judged by the paper's network and a deep one, colour images only by the deep one."""
+    if device.type == "cuda" and images.shape[0] == 1:  # with batch-norm of each class, as it was measured
         return [models.choose_model("hitnet", norm="each"), "hitnet-resnet9"]
     return [models.default_name(images.shape, device.type)]
 
@@ -109,13 +104,8 @@ def judge_by_networks(
 ) -> Judgement:
     """Train networks on the labels as given, or resume them, and let them judge all images.
 
-    Args:
-        networks: The networks in the order of their seeds.
-        recipe: How they are trained.
-        seed: That of the first.
-        case: What they judge.
-        shifted: Show them grey images in shifted views.
-        left_out: (N,), the network that is trained without each image. None: each is trained on all images.
+    Networks are in the order of their seeds, of which `seed` is the first. If `shifted`, they see grey images in
+    shifted views. `left_out` (N,) is the network that is trained without each image; None: each is trained on all.
     """
     judged: dict[int, tuple[Run, np.ndarray]] = {}
     classes: Ints | None = None
@@ -182,10 +172,7 @@ def _train(
     case: Case,
     left_out: Tensor | None,
 ) -> list[Run]:
-    """Train, or resume, the networks at `places` on images within reach, `seen`.
-
-    Only the first of all has a decoder, for prototypes.
-    """
+    """Train, or resume, the networks at `places` on images within reach, `seen`."""
 
     def job(i: int) -> Job:
         mine = None if left_out is None else torch.nonzero(left_out != i)[:, 0]
@@ -193,7 +180,7 @@ def _train(
         own = _own_recipe(recipe, networks[i])
         config, _ = configure(case.data, part, None, device=case.device, model=networks[i].choice, recipe=own)
         config = replace(config, seed=seed + i)
-        if i:
+        if i:  # only the first has a decoder, for prototypes
             config = replace(config, model=replace(config.model, decoder="none", extra_dim=0))
         folder = None if case.folder is None else RunFolder(case.folder / "models" / f"seed-{config.seed}")
         return Job(config, seen, folder=folder, places=mine)
@@ -223,7 +210,6 @@ def _within_reach(images: ImageSet, device: torch.device) -> Iterator[ImageSet]:
 
 
 def _at_backbone_size(case: Case, choice: models.ModelChoice) -> ImageSet:
-    """The images of a case at the size that a pretrained network takes."""
     data, images = at_backbone_size(case.data, choice), case.images
     if isinstance(images, Streamed) and data.options.image_size is not None:
         shape = (images.shape[0], *data.options.image_size)
@@ -271,10 +257,9 @@ def mean_distances(network: Network, pixels: Tensor, *, flip: bool, grey_shift: 
 def views(pixels: Tensor, *, flip: bool, shift: int) -> Iterator[Tensor]:
     """Images (N, C, H, W) as they are, and shifted four ways by `shift` pixels; each also mirrored if `flip`."""
     height, width = pixels.shape[2:]
-    by = shift
-    around = F.pad(pixels, [by] * 4)
-    for down, right in dict.fromkeys([(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]):
-        view = around[:, :, by + down : by + down + height, by + right : by + right + width]
+    around = F.pad(pixels, [shift] * 4)
+    for top, left in dict.fromkeys([(shift, shift), (0, shift), (2 * shift, shift), (shift, 0), (shift, 2 * shift)]):
+        view = around[:, :, top : top + height, left : left + width]
         yield view
         if flip:
             yield view.flip(-1)

@@ -9,10 +9,9 @@ import base64
 import hashlib
 import io
 import json
-import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,11 @@ from hitnet.data.reading.decode import fetched, picture, shrunk
 from hitnet.data.reading.entries import Checksums
 from hitnet.data.reading.pictures import pixel_picture
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError, file_key
-from hitnet.errors import HitNetError, one_line
+from hitnet.errors import HitNetError, log, one_line
 from hitnet.features.opinions import Ints
 from hitnet.runtime.files import write_text
 from hitnet.runtime.threads import in_threads
 
-log = logging.getLogger("hitnet")
 ASSETS = Path(__file__).with_name("page")
 SCRIPTS = (
     *("basics.js", "local.js", "server.js", "view.js", "row.js", "grid.js", "filters.js", "evidence.js"),
@@ -73,19 +71,16 @@ def write_page(
 ) -> int:
     """Write the review page of an audit; returns the number of images on it.
 
-    Distances (N, k), on all or some `classes` (N, k), and images, uint8 (N, C, H, W), are in the table's order, and so
-    are their `files`, if there are any, and what is known of these files' `checksums`. Each class is shown by its
-    decoded prototype, uint8 (K, C, H, W), or by the first of its `typical` rows. The table's columns like_given and
-    like_suggested, where it has them, are the ids of the images to show as evidence.
-    At most `limit` images are shown: suspects first, then the most doubtful of the rest. To fit into `max_bytes`,
-    thumbnails become coarser, then fewer; none is made smaller than `READABLE`.
+    Distances (N, k), on all or some `classes` (N, k), images, uint8 (N, C, H, W), their `files` and these files' known
+    `checksums` are in the table's order. Each class is shown by its decoded prototype, uint8 (K, C, H, W), or by the
+    first of its `typical` rows. At most `limit` images are shown: suspects first, then the most doubtful of the rest.
+    To fit into `max_bytes`, thumbnails become coarser, then fewer; none is made smaller than `READABLE`.
     """
     if prototypes is not None and len(prototypes) != len(summary.class_names):
         raise HitNetError(f"There are {len(prototypes)} prototypes for {len(summary.class_names)} classes.")
     rows = Rows(table, distances, tuple(summary.class_names), classes)
     head = page_head(rows, title, summary) | {"fingerprint": audit_fingerprint(table, summary.class_names)}
-    show = show_pixels(images)
-    changed: set[int] = set()  # rows
+    show, changed = show_pixels(images), set[int]()  # rows
     if files is not None:
         show = show_files(files, checksums, changed, show)
     pictured: list[str] = []
@@ -128,7 +123,6 @@ def picture_classes(show: Show, rows: Sequence[int], *, budget: int) -> dict[int
 
 
 def page_head(rows: Rows, title: str, summary: Summary) -> dict[str, Any]:
-    """What a page shows of the whole audit."""
     figures = summary.to_json()
     return {"title": title, "names": list(rows.class_names), "summary": {key: figures[key] for key in SHOWN}}
 
@@ -187,10 +181,8 @@ def render_page(title: str, data: str, *, server: bool = False) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True)
-    well_formed = re.sub("[\ud800-\udfff]", "\ufffd", title)
-    return environment.get_template("report.html.j2").render(
-        title=well_formed, policy=policy, style=style, script=script, data=data, server=server
-    )
+    page = {"title": re.sub("[\ud800-\udfff]", "\ufffd", title), "data": data, "server": server}
+    return environment.get_template("report.html.j2").render(page, policy=policy, style=style, script=script)
 
 
 def _source(text: str) -> str:
@@ -279,23 +271,17 @@ def make_thumbnails(show: Show, rows: Sequence[int], *, budget: int, most: int |
             return finer
         del steps[0]
         made = in_threads(lambda thumbnail: encode(opened(thumbnail), *steps[0]), finer, ahead=AHEAD)
-    return _first(made, budget if most is None else most)
+    thumbnails, left = list[str](), budget if most is None else most
+    for thumbnail in made:
+        left -= size_of([thumbnail])
+        if left < 0:
+            break
+        thumbnails.append(thumbnail)
+    return thumbnails
 
 
 def size_of(thumbnails: Sequence[str]) -> int:
-    """Bytes of thumbnails in the page."""
     return sum(len(each) + SEPARATORS for each in thumbnails)
-
-
-def _first(thumbnails: Iterable[str], budget: int) -> list[str]:
-    """The first thumbnails, as many as fit."""
-    made: list[str] = []
-    for thumbnail in thumbnails:
-        budget -= size_of([thumbnail])
-        if budget < 0:
-            break
-        made.append(thumbnail)
-    return made
 
 
 def encode(image: Image.Image, side: int, quality: int) -> str:
@@ -307,5 +293,4 @@ def encode(image: Image.Image, side: int, quality: int) -> str:
 
 
 def opened(thumbnail: str) -> Image.Image:
-    """The picture of a thumbnail."""
     return Image.open(io.BytesIO(base64.b64decode(thumbnail)))

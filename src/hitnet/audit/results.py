@@ -156,7 +156,6 @@ class Audit:
         return fit_temperature(self._all_distances(some), class_codes(self.table["given"].iloc[some], self.class_names))
 
     def _all_distances(self, rows: slice) -> np.ndarray:
-        """The distances of rows on all classes (n, K)."""
         classes = None if self.classes is None else self.classes[rows]
         return on_all_classes(self.distances[rows], classes, len(self.class_names))
 
@@ -185,9 +184,9 @@ class Audit:
         spreadsheets.write_csv(folder / "audit.csv", self.table)
         for name in (CLASSES, DUPLICATES):  # of an earlier audit, by other judges
             (folder / name).unlink(missing_ok=True)
-        arrays = {DISTANCES: self.distances} | (
-            {} if self.classes is None else {CLASSES: self.classes.astype(np.int32)}
-        )
+        arrays = {DISTANCES: self.distances}
+        if self.classes is not None:
+            arrays[CLASSES] = self.classes.astype(np.int32)
         for name, values in arrays.items():
             with files.replacing(folder / name) as temporary, temporary.open("wb") as opened:
                 np.save(opened, values, allow_pickle=False)
@@ -279,17 +278,10 @@ def label_probabilities(
     """Probability of each class (N, K), from the mean distances (N, K) of judges and the given labels (N,).
 
     Judges that have not seen the labels are calibrated by the labels: a temperature is fitted, if none is given. The
-    labels cannot calibrate networks that were trained on them, a share `in_sample` of the judges. Three things are done
-    instead:
-
-    - Training has brought each image nearer to its label than a new image of the class would be. To make up for this,
-      the distance of the given class grows by PULL.
-    - The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong.
-    - The temperature is lower than 0.09 to 0.1, which fits images held out best. Tools such as cleanlab call a label
-      wrong if another class is more probable than that class is on average for images with its own label. At 0.1, an
-      image that fits two classes would hardly ever reach that average.
-
-    benchmarks/probabilities.py measures both criteria: calibration on images held out, and what cleanlab finds.
+    labels cannot calibrate networks that were trained on them, a share `in_sample` of the judges. Training has brought
+    each image nearer to its label than a new image of the class would be, so the distance of the given class grows by
+    PULL. The largest probability is 1 − `error_rate`, the share of labels that the audit expects to be wrong. And the
+    temperature is lower than what fits images held out best: else cleanlab would find nothing (docs/audit-evidence.md).
     """
     if not in_sample:
         return class_probabilities(distances, temperature or fit_temperature(distances, labels))

@@ -1,23 +1,18 @@
-"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second.
-
-Texts that repeat (classes, flags) are numbers here.
-"""
+"""The rows of an audit as pages show them: a million can be filtered and sorted in a fraction of a second."""
 
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitnet.audit.audit_table import class_codes
-from hitnet.audit.scoring import FLAGS
+from hitnet.audit.scoring import FLAGS, Mask
 from hitnet.errors import HitNetError
 from hitnet.features.opinions import Ints, column_of
 
-Mask = npt.NDArray[np.bool_]
 BARS = 10  # classes in an image's chart of distances
 FLAG_NAMES = list(FLAGS)
 FREQUENT_PAIRS = 20 * 19  # of different classes: as many as the matrix of the page shows at most
@@ -25,7 +20,7 @@ LARGEST_ID = 2**63
 
 
 class Rows:
-    """The audit's table as columns, most doubtful first; distances and classes (N, k) are in the same order."""
+    """The audit's table as columns, classes and flags as numbers; distances and classes (N, k) are in its order."""
 
     def __init__(
         self, table: pd.DataFrame, distances: np.ndarray, class_names: tuple[str, ...], classes: Ints | None = None
@@ -52,7 +47,6 @@ class Rows:
 
     @cached_property
     def by_path(self) -> Ints:
-        """Rows in the order of their paths."""
         return pc.sort_indices(self._searchable).to_numpy().astype(np.int64)
 
     @cached_property
@@ -92,7 +86,6 @@ class Rows:
 
     @cached_property
     def given_distances(self) -> np.ndarray:
-        """The distance (N,) of each image to its given class."""
         return self.distances[np.arange(len(self)), column_of(self.given, self.classes)]
 
     def near(self, rows: Ints) -> tuple[np.ndarray, np.ndarray]:
@@ -100,10 +93,14 @@ class Rows:
         distances, classes = self.distances[rows], None
         if self.classes is not None:  # the last column is no class
             distances, classes = distances[:, :-1], self.classes[rows, :-1]
-        named = (column_of(each[rows], classes) for each in (self.given, self.suggested))
-        near = nearest_classes(distances, *named)
-        shown = near if classes is None else np.take_along_axis(classes, near, 1)
-        return shown, np.take_along_axis(distances, near, 1)
+        first = distances.astype(float)
+        for labels in (self.given, self.suggested):  # which are always shown
+            first[np.arange(len(rows)), column_of(labels[rows], classes)] = -1.0
+        bars = min(BARS, distances.shape[1])
+        near = np.argpartition(first, bars - 1, axis=1)[:, :bars]
+        order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
+        near = np.take_along_axis(near, order, 1)
+        return near if classes is None else np.take_along_axis(classes, near, 1), np.take_along_axis(distances, near, 1)
 
     def columns(self, rows: Ints) -> dict[str, Any]:
         """What the page shows of these rows, by column; classes and flags as indices."""
@@ -144,15 +141,3 @@ class Rows:
             "images": len(rows),
             "with_neighbours": "like_given" in self.table,
         }
-
-
-def nearest_classes(distances: np.ndarray, given: np.ndarray, suggested: np.ndarray) -> np.ndarray:
-    """The columns of the nearest classes (n, at most BARS), always with those of the given and the suggested class."""
-    bars = min(BARS, distances.shape[1])
-    rows = np.arange(len(distances))
-    priority = distances.astype(float)
-    priority[rows, given] = priority[rows, suggested] = -1.0
-    chosen = np.argpartition(priority, bars - 1, axis=1)[:, :bars] if bars else np.zeros((len(rows), 0), int)
-    order = np.argsort(np.take_along_axis(distances, chosen, 1), axis=1, kind="stable")
-    nearest: np.ndarray = np.take_along_axis(chosen, order, 1)
-    return nearest

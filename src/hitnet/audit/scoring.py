@@ -1,6 +1,5 @@
 """From opinions and labels to scores, flags and suggestions, by the noise model."""
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +9,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hitnet.audit import doubts
 from hitnet.audit.margins import Floats, Margins, margins
+from hitnet.audit.margins import doubt as doubt_by_networks
 from hitnet.audit.noise_model import NoiseModel, beats_chance, fit_noise_model, label_chances, log_prior
 from hitnet.capsules import HIT_RADIUS, MISS_RADIUS
+from hitnet.errors import log
 from hitnet.features.opinions import Ints, Opinion, all_distances, class_at, column_of
 
-log = logging.getLogger("hitnet")
+Mask = npt.NDArray[np.bool_]
 PRECISION = 0.9  # expected of the labels that are flagged as wrong
 FEWEST_IMAGES = 5  # of a class, whose labels may be flagged and counted
 FEWEST_CONTRADICTED = 5  # labels, for which another class is more probable, that a number of errors needs
@@ -48,11 +48,6 @@ class Scores:
     error_range: tuple[float, float] | None = None
     sentence: str | None = None
 
-    @property
-    def rule(self) -> list[str]:
-        """(N,), the rule that gave each label its flag."""
-        return [FLAGS[flag] for flag in self.flag]
-
 
 def capsule_opinions(opinions: Sequence[Opinion]) -> list[Opinion]:
     """The opinions whose distances are those of capsules, as the page draws them; all if there are none."""
@@ -70,8 +65,8 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device
     """Score labels (N,) by all opinions; the noise model is fitted on a device.
 
     Heads and others that have not seen the labels say how much each of them counts, how errors came about, and so how
-    many labels are wrong. Networks that have seen them join with their weight (see cross_fit.py): they change the order
-    of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (doubts.py).
+    many labels are wrong. Networks that have seen them join with their weight (see judgement.py): they change the order
+    of the labels, not their scores as a whole. Alone, or with the most similar images, they say no number (margins.py).
     Judges that do no better than chance are not heard.
     """
     given, classes = torch.from_numpy(labels), opinions[0].classes
@@ -86,7 +81,7 @@ def score_labels(opinions: Sequence[Opinion], labels: Ints, device: torch.device
         chances = label_chances(model.errors, given, at)
         doubt, rival = log_odds((model.log_prior + chances).double(), own, classes)
     else:
-        by_networks = doubts.doubt(margins(all_distances(opinions), labels, classes), labels)
+        by_networks = doubt_by_networks(margins(all_distances(opinions), labels, classes), labels)
         doubt, rival = by_networks.value / HIT_RADIUS, by_networks.rival
     score = 1 / (1 + np.exp(np.clip(doubt, -500, 500)))
     if can_tell:
@@ -124,10 +119,7 @@ def cautious(logits: Tensor, model: NoiseModel, classes: Tensor | None) -> Tenso
 def log_odds(joint: Tensor, own: Ints, classes: Ints | None) -> tuple[Floats, Ints]:
     """How much more probable than the given class all others are together (N,), and the strongest of them (N,).
 
-    Args:
-        joint: (N, k), logarithms of probabilities up to a constant per image.
-        own: (N,), the column of the given class.
-        classes: (N, k), see `Opinion`.
+    `joint` (N, k) are logarithms of probabilities up to a constant per image, `own` (N,) the column of the given class.
     """
     given = torch.from_numpy(own)[:, None]
     rest = joint.scatter(1, given, -torch.inf)
@@ -148,10 +140,10 @@ def freed_logits(opinions: Sequence[Opinion], own: Ints) -> Tensor:
     return logits.scatter(1, given, own_logits - lead.median())
 
 
-def images_of_small_classes(labels: Ints, fewest: int) -> npt.NDArray[np.bool_]:
+def images_of_small_classes(labels: Ints, fewest: int) -> Mask:
     """Which labels (N,) belong to classes with fewer images than that; a warning tells what this means for them."""
     counts = np.bincount(labels)
-    small: npt.NDArray[np.bool_] = counts[labels] < fewest
+    small: Mask = counts[labels] < fewest
     number = int(((counts > 0) & (counts < fewest)).sum())
     if number:
         classes, have = ("1 class", "has") if number == 1 else (f"{number:,} classes", "have")
@@ -164,18 +156,14 @@ def images_of_small_classes(labels: Ints, fewest: int) -> npt.NDArray[np.bool_]:
 def unknown(labels: Ints) -> Scores:
     """Scores of labels (N,) whose images nobody can tell apart: 0.5 each."""
     count = len(labels)
-    return Scores(
-        np.full(count, 0.5),
-        np.zeros(count),
-        labels.copy(),
-        ["ok"] * count,
-        None,
+    sentence = (
         "These images cannot be told apart: judges that have not seen a label guess it no better than chance. So no "
-        "label can be called right or wrong.",
+        "label can be called right or wrong."
     )
+    return Scores(np.full(count, 0.5), np.zeros(count), labels.copy(), ["ok"] * count, None, sentence)
 
 
-def flagged(probability: Floats) -> npt.NDArray[np.bool_]:
+def flagged(probability: Floats) -> Mask:
     """The most probably wrong labels, as many as keep the mean of their probabilities at PRECISION or more."""
     order = np.argsort(-probability, kind="stable")
     running = np.cumsum(probability[order]) / np.arange(1, len(order) + 1)
@@ -184,15 +172,11 @@ def flagged(probability: Floats) -> npt.NDArray[np.bool_]:
     return chosen
 
 
-def count_errors(
-    probability: Floats, wrong: npt.NDArray[np.bool_], few: npt.NDArray[np.bool_]
-) -> tuple[tuple[float, float] | None, str]:
+def count_errors(probability: Floats, wrong: Mask, few: Mask) -> tuple[tuple[float, float] | None, str]:
     """Between which numbers that of the wrong labels probably lies, where this can be told, and a sentence on it.
 
-    Args:
-        probability: (N,), that each label is wrong.
-        wrong: (N,), which are flagged.
-        few: (N,), which belong to classes with too few images.
+    From the `probability` (N,) that each label is wrong, which labels are flagged as `wrong` (N,), and which belong to
+    classes with too `few` images (N,).
     """
     judged = probability[~few]
     if not len(judged):
@@ -209,32 +193,22 @@ def count_errors(
     expected, spread = float(judged.sum()), 2 * float(np.sqrt((judged * (1 - judged)).sum()))
     low, high = max(0.0, expected / LESS - spread), min(float(count), expected * MORE + spread)
     about = f"About {expected:,.0f} of {count:,} labels are wrong ({low:,.0f} to {high:,.0f})"
-    if not wrong.any():
-        return (low, high), (
-            f"{about}, but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+    which = ", but no single label is sure enough to be flagged as wrong: go through the doubtful ones."
+    if wrong.any():
+        which = (
+            f". {int(wrong.sum()):,} are flagged as wrong; about {float(probability[wrong].mean()):.0%} of these are."
         )
-    share = float(probability[wrong].mean())
-    return (low, high), f"{about}. {int(wrong.sum()):,} are flagged as wrong; about {share:.0%} of these are."
+    return (low, high), f"{about}{which}"
 
 
 def flag_labels(
-    evidence: Margins,
-    doubt: Floats,
-    rival: Ints,
-    wrong: npt.NDArray[np.bool_],
-    lonely: npt.NDArray[np.bool_],
-    *,
-    expected: int,
+    evidence: Margins, doubt: Floats, rival: Ints, wrong: Mask, lonely: Mask, *, expected: int
 ) -> list[str]:
     """One of FLAGS per image. If several rules hold, the first one below counts.
 
-    Args:
-        evidence: The distances of the capsules.
-        doubt: (N,), see `Scores`.
-        rival: (N,), the strongest other class.
-        wrong: (N,), which labels are wrong by their score.
-        lonely: (N,), which cannot be judged.
-        expected: How many labels are expected to be wrong. As many of the most doubtful ones are at least "doubtful".
+    From the distances of capsules, the doubt (N,) of each label, the strongest other class (N,), which labels are wrong
+    by their score (N,), and which cannot be judged (N,). As many of the most doubtful labels as are `expected` to be
+    wrong are at least "doubtful".
     """
     doubtful = np.zeros(len(doubt), np.bool_)
     doubtful[np.argsort(-doubt, kind="stable")[:expected]] = True

@@ -1,8 +1,4 @@
-"""Files of what people decided: steps that the review page exported, CSV, and the JSON that Label Studio exports.
-
-A CSV file has the columns `id,path,given,decision,label`. The decision is keep, relabel, drop, neither (neither the
-given nor the suggested label fits) or unsure; label is the new class of a relabelled image and empty otherwise.
-"""
+"""Files of what people decided: steps that the review page exported, CSV, and the JSON that Label Studio exports."""
 
 import csv
 import io

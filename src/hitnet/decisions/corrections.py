@@ -77,18 +77,25 @@ def correct(
     _check_none_gone(decided.values(), places, images.name, name=name)
     changed = _changed_files(data, images, table, {number: places[number] for number in decided})
     changes = {number: correction.change for number, correction in decided.items() if number not in changed}
-    relabelling = _relabelling(images, {places[number]: change for number, change in changes.items()}, names, split)
+    labels, dropped = images.labels.clone(), set()
+    for number, change in changes.items():
+        if change.decision == "relabel":
+            labels[places[number]] = names.index(change.label)
+        elif change.decision == "drop":
+            dropped.add(places[number])
+    relabelling = Relabelling(images, labels, [i for i in range(len(images)) if i not in dropped], names, split)
     if not relabelling.keep:
         raise HitNetError(f"{name} drops every image: nothing would be left.")
     had, has = set(images.labels.tolist()), set(relabelling.labels[relabelling.keep].tolist())
     path, note = data.write_corrected(relabelling, expand(out))
-    left_out = {number for number, change in changes.items() if change.path and change.path in relabelling.left_out}
-    count = Counter(change.decision for number, change in changes.items() if number not in left_out)
+    left_out = relabelling.left_out - {""}
+    copied = {number: change for number, change in changes.items() if change.path not in left_out}
+    count = Counter(change.decision for change in copied.values())
     return Applied(
         data=path,
         kept=count["keep"],
         relabelled=count["relabel"],
-        alone=sum(decided[number].place == ALONE for number in changes if number not in left_out),
+        alone=sum(decided[number].place == ALONE for number in copied),
         dropped=count["drop"],
         neither=count["neither"],
         unsure=count["unsure"],
@@ -96,7 +103,7 @@ def correct(
         untouched=len(images) - len(changes),
         not_audited=len(images) - len(places),
         gone=len(table) - len(places),
-        left_out=len(left_out),
+        left_out=len(changes) - len(copied),
         changed=tuple(sorted(decided[number].change.path for number in changed)),
         emptied=tuple(name for k, name in enumerate(names) if k in had and k not in has),
         note=note,
@@ -110,12 +117,11 @@ def corrected_labels(table: pd.DataFrame, corrections: Corrections, class_names:
     """
     name, given = _named(corrections)
     decided = check_corrections(audited_images(table), given.corrections, class_names, name=name)
-    changes = [decided[number].change if number in decided else None for number in table["id"].tolist()]
-    labels = [change.label if change else "" for change in changes]
-    labels = [label or before for label, before in zip(labels, table["given"], strict=True)]
-    rows = table[["id", "path"]].assign(
-        label=labels, given=table["given"], decision=[change.decision if change else "" for change in changes]
-    )
+    nothing = Correction("", Change(0, "", "", ""))
+    changes = [decided.get(number, nothing).change for number in table["id"].tolist()]
+    labels = [change.label or given for change, given in zip(changes, table["given"], strict=True)]
+    decisions = [change.decision for change in changes]
+    rows = table[["id", "path"]].assign(label=labels, given=table["given"], decision=decisions)
     return rows[rows["decision"] != "drop"].sort_values("id", ignore_index=True)
 
 
@@ -199,16 +205,6 @@ def _places(table: pd.DataFrame, images: ImageSet, *, by_path: bool) -> dict[int
             )
         places[number] = i
     return places
-
-
-def _relabelling(images: ImageSet, changes: Mapping[int, Change], names: tuple[str, ...], split: str) -> Relabelling:
-    """What the changes, by place in the set, make of it."""
-    labels = images.labels.clone()
-    for i, change in changes.items():
-        if change.decision == "relabel":
-            labels[i] = names.index(change.label)
-    dropped = {i for i, change in changes.items() if change.decision == "drop"}
-    return Relabelling(images, labels, [i for i in range(len(images)) if i not in dropped], names, split)
 
 
 def _check_none_gone(decided: Iterable[Correction], places: Mapping[int, int], data: str, *, name: str) -> None:

@@ -1,5 +1,6 @@
 """The rules of decisions: which there are, which a label allows, who decided what, and where reviewers agree."""
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -172,11 +173,10 @@ def agreement(answers: Mapping[str, Mapping[int, str]]) -> list[dict[str, Any]]:
     `answers` are those of `Decision.answer`, by reviewer and image.
     """
     pairs = []
-    for one, other in combinations(sorted(answers), 2):
-        both = sorted(answers[one].keys() & answers[other].keys())
+    for names in combinations(sorted(answers), 2):
+        both = sorted(answers[names[0]].keys() & answers[names[1]].keys())
         if both:
-            first, second = ([answers[name][image] for image in both] for name in (one, other))
-            agree = sum(a == b for a, b in zip(first, second, strict=True))
-            about = {"reviewers": [one, other], "images": len(both), "agree": agree}
-            pairs.append({**about, "kappa": kappa(first, second)})
+            first, second = ([answers[name][image] for image in both] for name in names)
+            agree = sum(map(operator.eq, first, second))
+            pairs.append({"reviewers": [*names], "images": len(both), "agree": agree, "kappa": kappa(first, second)})
     return pairs

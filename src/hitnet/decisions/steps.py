@@ -1,14 +1,12 @@
 """Steps of a review, one per line: a log that only grows, `decisions.jsonl` in the audit folder.
 
-Each line is one step: what a reviewer decided on one image or many, or which earlier step is undone. A line is on disk
-before `append` returns, and lines of several processes never mix. A process that is killed leaves at most half a line,
-which readers skip. Nothing is ever removed: what counts now follows from all steps. The page report.html exports the
-same lines.
+Each line is one step: what a reviewer decided on one image or many, or which earlier step is undone. What counts now
+follows from all steps. Lines of several processes never mix; one that is killed leaves at most half a line, which
+readers skip. The page report.html exports the same lines.
 """
 
 import errno
 import json
-import logging
 import os
 import secrets
 from dataclasses import dataclass, field
@@ -16,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.files import appending, check_regular
 
-log = logging.getLogger("hitnet")
 NAME = "decisions.jsonl"
 LARGEST = 1 << 30  # bytes
 Key = str | int

@@ -1,8 +1,4 @@
-"""Features kept on disk, so that each image is computed once: a second audit or 50 new files cost only what is new.
-
-Features are kept under the checksum of a file's bytes, in a folder of the backbone and the size. A shard that is
-damaged is computed again.
-"""
+"""Features kept on disk, so that each image is computed once: a second audit or 50 new files cost only what is new."""
 
 import hashlib
 import secrets
@@ -31,7 +27,7 @@ ADVICE = "Set the variable HITNET_CACHE to a folder that can be written and has 
 
 
 class FeatureCache:
-    """Features (n, D) under keys of 16 bytes, in shards of one folder. Shards of another width count as damaged."""
+    """Features (n, D) under the checksums of files, in shards of one folder. Damaged ones, or of other widths, go."""
 
     def __init__(self, folder: Path, num_features: int) -> None:
         self.folder, self.num_features = folder, num_features
@@ -56,9 +52,6 @@ class FeatureCache:
         base = cache_folder() if folder is None else expand(folder)
         return cls(base / "features" / f"{backbone.fingerprint}-{backbone.input_size}", backbone.num_features)
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
     def __contains__(self, key: bytes) -> bool:
         return bool(self.find(_as_keys(key))[0] >= 0)
 
@@ -82,16 +75,14 @@ class FeatureCache:
         return _as_keys(keys.numpy().tobytes()) if sound else None
 
     def check_writable(self, images: int) -> None:
-        """Raise HitNetError if the folder cannot be written, before anything is computed; tell the room that is needed.
-
-        It is that of all images: how many have no features yet is only known once their files are read.
-        """
+        """Before all work, raise HitNetError if the folder cannot be written; tell the room that is needed."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
             raise HitNetError(f"Cannot keep features in {self.folder}: {error.strerror}. {ADVICE}") from error
+        # Of all images: how many have no features yet is only known once their files are read.
         needed = images * self.num_features * torch.float16.itemsize
         tell_room(f"Features of {images:,} images", needed, self.folder, ADVICE)
 

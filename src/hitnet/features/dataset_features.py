@@ -7,20 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hitnet.data import Data, Source, open_data
+from hitnet.data import Data, ImageSet, Source, open_data
 from hitnet.data.images import Streamed
-from hitnet.data.opened import ImageSet
 from hitnet.data.reading.array_files import read_npy, read_npz, read_numbers
 from hitnet.errors import HitNetError, MissingFileError
 from hitnet.features.cache import kept_features
 from hitnet.features.extraction import extract
 from hitnet.features.one_pass import OnePass, cached_features
 from hitnet.models.backbones import DEFAULT, Backbone, open_backbone
-from hitnet.runtime import schemas
-from hitnet.runtime.bar import shown
+from hitnet.runtime import Progress, check_schema, expand, read_json, replacing, shown, write_json
 from hitnet.runtime.device import Device, pick_device
-from hitnet.runtime.files import expand, read_json, replacing, write_json
-from hitnet.runtime.progress import Progress
 from hitnet.runtime.ranks import SINGLE, Ranks, connect, watched
 
 USER_FILES = (".npy", ".npz", ".parquet")  # of features
@@ -84,11 +80,8 @@ def features_of(
     progress: Progress = Progress(),
     ranks: Ranks = SINGLE,
 ) -> Tensor:
-    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given.
-
-    Of images that a pass with this backbone has looked at, they are kept.
-    """
-    if images.checksums is not None:
+    """Features of images of opened data, (N, D) in float16, mapped to the file `out` where one is given."""
+    if images.checksums is not None:  # a pass with this backbone has looked at them
         return kept_features(images.checksums, backbone, out=out, ranks=ranks)
     files = data.image_files(images)
     if files is not None:
@@ -107,9 +100,8 @@ def read_features(path: str | Path, images: ImageSet) -> Tensor:
     """Features (N, D) of the images, in their order, as float32, or float16 if the file has that.
 
     An .npy has one row per image, in the order of ids; for files, `extract_features` writes their names beside it, and
-    they must fit. An .npz has the arrays `features` and `id` or `path`. A .parquet
-    has a column `id` or `path`; all its other columns of numbers are features. A folder holds parts of one, as data
-    engines write them.
+    they must fit. An .npz has the arrays `features` and `id` or `path`. A .parquet, or a folder of its parts, has a
+    column `id` or `path`; all its other columns of numbers are features.
     """
     file = expand(path)
     kind = ".parquet" if file.is_dir() else file.suffix.lower()
@@ -143,7 +135,7 @@ def _read(file: Path, kind: str) -> tuple[np.ndarray, np.ndarray | None, str]:
         if not names.exists():
             return values, None, "id"
         paths = read_json(names)
-        schemas.check_schema(paths, [str], names)
+        check_schema(paths, [str], names)
         return values, np.array(paths, dtype=object), "path"
     if kind == ".npz":
         arrays = read_npz(file, ("features", "id", "path"))
@@ -173,21 +165,18 @@ def _rows(file: Path, keys: np.ndarray | None, key_name: str, images: ImageSet, 
     if key_name == "path" and images.paths is None:
         raise HitNetError(f"{file} names its rows by path, but {images.name} has no paths. Use `id`.")
     if keys.shape != (count,):
-        raise HitNetError(
-            f"{file}: `{key_name}` must have one entry per row of features, ({count},); got {keys.shape}."
-        )
-    names = keys.tolist()
-    sound = all(isinstance(key, str) for key in names) if key_name == "path" else keys.dtype.kind in "iuf"
-    if not sound:
-        raise HitNetError(f"{file}: `{key_name}` must hold {'text' if key_name == 'path' else 'whole numbers'}.")
-    wanted = list(images.paths or ()) if key_name == "path" else images.ids.tolist()
+        one_each = f"must have one entry per row of features, ({count},)"
+        raise HitNetError(f"{file}: `{key_name}` {one_each}; got {keys.shape}.")
+    names, by_path = keys.tolist(), key_name == "path"
+    if not (all(isinstance(key, str) for key in names) if by_path else keys.dtype.kind in "iuf"):
+        raise HitNetError(f"{file}: `{key_name}` must hold {'text' if by_path else 'whole numbers'}.")
+    wanted = list(images.paths or ()) if by_path else images.ids.tolist()
     place: dict[Any, int] = {}
     for i, key in enumerate(names):
         if place.setdefault(key, i) != i:
             raise HitNetError(f"{file} has two rows for the {key_name} {key!r}.")
     missing = [key for key in wanted if key not in place]
     if missing:
-        raise HitNetError(
-            f"{file} has no features of {len(missing):,} of {len(images):,} images; the first is {missing[0]!r}."
-        )
+        which = f"{len(missing):,} of {len(images):,} images; the first is {missing[0]!r}"
+        raise HitNetError(f"{file} has no features of {which}.")
     return np.array([place[key] for key in wanted])

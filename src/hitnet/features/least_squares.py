@@ -59,7 +59,6 @@ class LeastSquares:
         return self.rows(index) if self.basis is None else self.rows(index) @ self.basis
 
     def factor(self, gram: Tensor, penalty: float) -> Tensor:
-        """The Cholesky factor of a Gram matrix with a penalty."""
         return torch.linalg.cholesky(gram + penalty * torch.eye(len(gram), device=gram.device))
 
     def choose_penalty(self, draw: torch.Generator) -> float:

@@ -1,9 +1,7 @@
 """What a judge says of labels, as an object, and what the most similar images say.
 
-Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit.
-
-Where images and classes are many, opinions are kept on the classes near an image only: memory does not grow with the
-number of classes. Where judges are seldom right, this costs much: the true class is often not near.
+Probabilities join the distances of capsules as −m · ln p, m the hit radius, so that −distance / m is a logit. Where
+images and classes are many, opinions are kept on the classes near an image only: memory does not grow with classes.
 """
 
 import math
@@ -17,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.capsules import HIT_RADIUS
+from hitnet.data import Images
+from hitnet.errors import log
 from hitnet.features.neighbours import Neighbours, nearest, neighbour_votes
 
 Ints = npt.NDArray[np.int64]
@@ -24,6 +24,10 @@ NEIGHBOURS = 20
 FLOOR = 0.02  # added to a share of neighbours: no neighbour of a class is no proof against it
 KEPT = 2**22  # distances per judge, of all images together; more only where each image has the fewest classes
 LEAST_CLASSES = 32  # that each image keeps, however many images there are
+SIMILAR = (10, 20)  # grey images whose labels are asked for
+BLUR = 3  # pixels: similar digits need not lie exactly on each other
+MOST_COMPARED = 50_000  # grey images; the work grows with the square of their number
+LEAST_AGREEMENT = 0.9  # share of labels that the most similar grey images must agree with
 AT_ONCE = 2**26  # distances of all classes that are computed at once, per judge
 
 
@@ -37,7 +41,7 @@ class Opinion:
         in_sample: Whether the judge was trained on the label that it judges.
         capsules: Whether these are distances of capsules, for which hits and misses mean what they mean in the paper.
         weight: How much a judge that was trained on the labels counts beside those that were not (see
-            audit/cross_fit.py). None: not at all.
+            audit/judgement.py). None: not at all.
         classes: (N, k), the class of each column, in ascending order. The last is K and stands for all classes without
             a column: it has the distance of their mean probability. None: the columns are all K classes.
     """
@@ -101,10 +105,8 @@ def keep_near(
 ) -> tuple[np.ndarray, Ints | None]:
     """The distances of M judges (M, N, k) at the classes near each image, and these classes (N, k).
 
-    Args:
-        blocks: Of consecutive images, the distances (B, K) of each judge.
-        labels: (N,).
-        classes: (N, k), those on which other opinions on these images are kept. None: chosen here.
+    Blocks are, of consecutive images, the distances (B, K) of each judge; labels are (N,), and `classes` (N, k) those
+    on which other opinions on these images are kept. None: chosen here.
     """
     kept, chosen, start = [], [], 0
     for block in blocks:
@@ -155,16 +157,26 @@ def neighbour_distances(neighbours: Neighbours, labels: Tensor, num_classes: int
     return -HIT_RADIUS * torch.log(neighbour_votes(neighbours, labels, num_classes) + FLOOR)
 
 
-def judge_neighbours(
-    features: Tensor, labels: Tensor, num_classes: int, counts: Sequence[int], classes: Ints | None = None
-) -> tuple[Opinion, ...]:
-    """Judge every label by the labels of so many of the most similar other images; features are (N, D)."""
-    similarities, which = nearest(features, max(counts), labels)
-    size = rows_at_once(num_classes)
+def judge_similar_images(images: Images, device: torch.device, classes: Ints | None = None) -> tuple[Opinion, ...]:
+    """Opinions by the labels of the most similar grey images; none where these know too little.
+
+    They need no training, so neither seeds nor arithmetic change them: beside small networks, whose ranking differs
+    from seed to seed and from CPU to CPU, they make it steadier. Similar pixels say much about digits and little about
+    photographs.
+    """
+    if images.shape[0] != 1 or len(images) > MOST_COMPARED or len(images) <= max(SIMILAR):
+        return ()
+    blurred = F.avg_pool2d(images.pixels.float() / 255, BLUR, stride=1, padding=BLUR // 2)
+    labels, number = images.labels, images.num_classes
+    parts = (each.split(rows_at_once(number)) for each in nearest(blurred.flatten(1).to(device), max(SIMILAR), labels))
     blocks = (
-        [neighbour_distances((near[:, :count], who[:, :count]), labels, num_classes) for count in counts]
-        for near, who in zip(similarities.split(size), which.split(size), strict=True)
+        [neighbour_distances((near[:, :count], who[:, :count]), labels, number) for count in SIMILAR]
+        for near, who in zip(*parts, strict=True)
     )
     distances, classes = keep_near(blocks, labels, classes)
-    named = zip(counts, distances, strict=True)
+    agreement = float((distances[0].argmin(axis=1) == column_of(labels.numpy(), classes)).mean())
+    if agreement < LEAST_AGREEMENT:
+        log.info("Similar images agree with only %.0f %% of the labels, so they are not asked.", 100 * agreement)
+        return ()
+    named = zip(SIMILAR, distances, strict=True)
     return tuple(Opinion(f"{count} neighbours", own, classes=classes) for count, own in named)

@@ -1,8 +1,7 @@
 """One image file as a backbone sees it: the square middle, upright and in colour.
 
-The shorter side is scaled to the backbone's size and the middle of the longer one is kept. On photographs of clothes,
-that finds more wrong labels than the whole picture squeezed into a square, or centred on black. Pillow decodes the
-files; for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
+The shorter side is scaled to the backbone's size and the middle of the longer one is kept. Pillow decodes the files;
+for a GPU, torchvision decodes JPEG files on it, where it is installed and its nvJPEG works.
 """
 
 from collections.abc import Callable, Iterator, Sequence

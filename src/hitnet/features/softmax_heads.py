@@ -28,13 +28,8 @@ def fit_softmax_heads(
 ) -> Callable[[Tensor], Tensor]:
     """What heads that have not seen images (B,) say of them: ln p (B, K).
 
-    Args:
-        features: (N, D), floating-point.
-        labels: (N,).
-        errors: T, (K, K): T[z, g] > 0 is the probability that an image of class z is labelled g.
-        seed: Decides folds, batches and dropout.
-        device: Where to compute.
-        progress: Called after each step.
+    They learn from features (N, D), labels (N,) and errors T (K, K): T[z, g] > 0 is the probability that an image of
+    class z is labelled g. The seed decides folds, batches and dropout; `progress` is called after each step.
     """
     options, classes, count = HeadOptions(), len(errors), len(labels)
     draw, noise = torch.Generator().manual_seed(seed), torch.Generator(device).manual_seed(seed)

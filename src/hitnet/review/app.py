@@ -85,8 +85,7 @@ class ReviewApp:
         return self.board.window(read_query(values), offset=offset, limit=limit, near=near)
 
     def why(self, request: Request) -> dict[str, Any]:
-        row = self.board.rows.need_row(_number(request))
-        return self.evidence.of(row, self.board.labels.copy())
+        return self.evidence.of(self.board.rows.need_row(_number(request)), self.board.labels.copy())
 
     def typical(self, k: int) -> int:
         """The row of the most typical image of a class."""
@@ -171,10 +170,7 @@ def _picture(picture: Picture) -> Response:
 
 def _number(request: Request) -> int:
     """The number in the address of a request."""
-    number = read_whole(request.path_params["number"], "number")
-    if number is None:
-        raise HitNetError("review: the address must name an image.")
-    return number
+    return read_whole(request.path_params["number"], "number") or 0  # it is never empty
 
 
 def _object(content: bytes | bytearray, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,10 +218,11 @@ class Access:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        answer = self._refusal(scope) or self._entrance(scope) or self.app
+        address = self._from_address(scope)
+        answer = self._refusal(scope, address) or (self._entrance() if address else self.app)
         await answer(scope, receive, send_safely)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope, address: str) -> Response | None:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self.hosts:
@@ -234,7 +231,7 @@ class Access:
         if (origin is not None and not own) or (scope["method"] not in READING and not own):
             return PlainTextResponse("This server answers only to its own page.", 403)
         # Cookies know no ports: those of other local servers, however odd, come along.
-        cookie, address = cookie_parser(headers.get("cookie", "")).get(self.cookie, ""), self._from_address(scope)
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
         if _same(address, self.once):
             self.once = ""
         elif not _same(cookie, self.token) and not _same(address, self.token):
@@ -247,10 +244,8 @@ class Access:
             return ""
         return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
 
-    def _entrance(self, scope: Scope) -> Response | None:
+    def _entrance(self) -> Response:
         """The first request carries the token in its address: give the browser a cookie, and the address without it."""
-        if not self._from_address(scope):
-            return None
         response = RedirectResponse("/", status_code=303)
         response.set_cookie(self.cookie, self.token, httponly=True, samesite="strict", path="/")
         return response

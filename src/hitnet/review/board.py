@@ -3,12 +3,12 @@
 All threads of the server share one board. Changes happen under its lock; the log on disk is written first.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ import numpy as np
 from hitnet.audit.rows import Rows
 from hitnet.decisions.rules import DECISIONS, UNDECIDED, Decision, Decisions, agreement, problem, settle, settled
 from hitnet.decisions.steps import NAME, Change, Key, Step, StepLog
-from hitnet.errors import HitNetError
-from hitnet.review.count import Count
+from hitnet.errors import HitNetError, log
+from hitnet.review.certified import Count
 from hitnet.review.selection import CODES, MOST_ROWS, VERDICT, Query, Selection, States, Verdict, select_rows
 
-log = logging.getLogger("hitnet")
 KEPT_ORDERS = 16
+HISTORY = 200  # steps that a page shows
 
 
 class StaleError(HitNetError):
@@ -74,13 +74,15 @@ class Board:
         if row is None:
             return
         current = self.current(row)
-        shown, decided = self._shown(current), settle(current)
+        shown, decided, given = self._shown(current), settle(current), self.rows.given[row]
         self.states.decision[row] = 0 if shown is None else CODES.get(shown.change.decision, 0)
         self.states.own[row] = self.reviewer in current
         self.states.disputed[row] = bool(current) and decided is None
         unsettled = Verdict.UNSURE if current else Verdict.NONE
         self.states.verdict[row] = unsettled if decided is None else VERDICT.get(decided.change.decision, unsettled)
-        self.labels[row] = self._label(row, decided)
+        # As given, or what all who are sure relabelled to.
+        label = decided.change.label if decided is not None and decided.change.decision == "relabel" else None
+        self.labels[row] = given if label is None else self._class.get(label, given)
         for reviewer in (*self._answers, *current):
             answers = self._answers.setdefault(reviewer, {})
             answers.pop(row, None)
@@ -90,13 +92,6 @@ class Board:
     def _shown(self, current: dict[str, Decision]) -> Decision | None:
         """The decision that the page shows: the reviewer's own, else the last of others."""
         return current.get(self.reviewer) or next(reversed(current.values()), None)
-
-    def _label(self, row: int, decided: Decision | None) -> int:
-        """The class that was given, or the one that all who are sure relabelled to."""
-        given = int(self.rows.given[row])
-        if decided is None or decided.change.decision != "relabel":
-            return given
-        return self._class.get(decided.change.label, given)
 
     def image(self, row: int) -> tuple[str, str]:
         """Path and label of an image."""
@@ -172,22 +167,11 @@ class Board:
             audited = {int(self.rows.ids[row]): self.image(row) for row in touched if row is not None}
             return [change for _, change in settled(self.decisions, audited).corrections]
 
-    def counts(self) -> dict[str, int]:
-        """How many images there are of each decision, by whoever decided, and how many are disputed."""
-        numbers = np.bincount(self.states.decision, minlength=len(DECISIONS) + 1).tolist()
-        return {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": int(self.states.disputed.sum())}
-
     def draw(self, images: int) -> None:
-        """Draw images for a count, until there are `images`."""
         with self.lock:
             self.catch_up()
             self.count.draw(images, self.states.verdict)
             self.changed += 1
-
-    def left(self) -> tuple[float, int]:
-        """How many wrong labels the audit expects among the images that nobody has decided on, and their number."""
-        unseen = self.rows.score[self.states.decision == 0]
-        return float((1 - unseen).sum()), len(unseen)
 
     def state(self) -> dict[str, Any]:
         """What a page asks every few seconds; computed again when decisions change."""
@@ -196,10 +180,13 @@ class Board:
             return self._state(self.changed)
 
     def _state_of(self, changed: int) -> dict[str, Any]:
+        decision, disputed = self.states.decision, int(self.states.disputed.sum())
+        numbers = np.bincount(decision, minlength=len(DECISIONS) + 1).tolist()
+        undecided = self.rows.score[decision == 0]
         return {
             "changed": changed,
-            "counts": self.counts(),
-            "left": self.left(),
+            "counts": {**dict(zip(DECISIONS, numbers[1:], strict=True)), "disputed": disputed},
+            "left": (float((1 - undecided).sum()), len(undecided)),  # wrong labels that are expected, and images
             "agreement": agreement(self._answers),
             "counted": self.count.state(self.states.verdict),
         }
@@ -249,12 +236,11 @@ class Board:
         about = {"decision": shown.change.decision, "label": shown.change.label, "reviewer": shown.reviewer}
         return about | {"others": others, "disputed": bool(self.states.disputed[row])}
 
-    def history(self, limit: int = 200) -> list[dict[str, Any]]:
+    def history(self) -> list[dict[str, Any]]:
         """The last steps, newest first."""
         with self.lock:
             self.catch_up()
-            names = list(self.decisions.steps)[: -limit - 1 : -1]
-            return [self._history_line(self.decisions.steps[name]) for name in names]
+            return [self._history_line(step) for step in islice(reversed(self.decisions.steps.values()), HISTORY)]
 
     def _history_line(self, step: Step) -> dict[str, Any]:
         labels = {change.label for change in step.changes if change.label}

@@ -1,9 +1,4 @@
-"""What a page shows of an image: its picture, and why its label is doubted.
-
-Thumbnails are kept; larger pictures are there to zoom into. A picture is asked for by the number of its image; the
-opened data finds and decodes it, as it does for the judges. Doubts come from similar and typical images of both labels,
-near-duplicates, and what each judge says.
-"""
+"""What a page shows of an image: its picture, and why its label is doubted."""
 
 import io
 from functools import cached_property, lru_cache
@@ -73,8 +68,7 @@ class Evidence:
         number, pairs = int(self.rows.ids[row]), self.duplicates
         mine = pairs[(pairs["id_a"] == number) | (pairs["id_b"] == number)].head(MOST_DUPLICATES)
         others = mine["id_a"].where(mine["id_a"] != number, mine["id_b"])
-        values = mine["similarity"].tolist()
-        places = [(self.rows.row_of(int(other)), value) for other, value in zip(others, values, strict=True)]
+        places = zip(map(self.rows.row_of, others.tolist()), mine["similarity"].tolist(), strict=True)
         return [(place, round(value, 3)) for place, value in places if place is not None]
 
     @cached_property

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from hitnet.audit.rows import Mask, Rows
+from hitnet.audit.rows import Rows
+from hitnet.audit.scoring import Mask
 from hitnet.decisions.rules import DECISIONS
 from hitnet.errors import HitNetError, check_choice
 from hitnet.features.opinions import Ints
@@ -97,7 +98,7 @@ class States:
         return cls(decision, own, disputed, verdict)
 
     def which(self, state: str) -> Mask:
-        """The rows in a state: undecided, decided, disputed, by others, or a decision."""
+        """The rows in one of STATES."""
         if state == "disputed":
             return self.disputed.copy()
         if state in CODES:

@@ -2,7 +2,6 @@
 
 import asyncio
 import getpass
-import logging
 import secrets
 import socket
 import threading
@@ -23,13 +22,12 @@ from hitnet.audit.report import finite_json, page_head, render_page
 from hitnet.audit.results import Audit, open_audit
 from hitnet.audit.rows import Rows
 from hitnet.data import Source
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.review.app import ReviewApp
 from hitnet.review.board import Board
 from hitnet.review.evidence import Evidence, Pictures
 from hitnet.runtime import files
 
-log = logging.getLogger("hitnet")
 HOST = "127.0.0.1"
 SILENCE = 10.0  # seconds after which it is looked whether a connection is used
 LARGEST_DUPLICATES = 4 << 30  # bytes
@@ -46,17 +44,13 @@ def open_review(audit: Audit, *, reviewer: str, data: Source | None = None, coun
     if count is not None:
         board.draw(count)
     evidence = Evidence(rows, kept, _duplicates(audit.folder), data)
-    pictures = Pictures(data, rows, audit.summary.split)
-    return ReviewApp(board, pictures, evidence, _page(audit, rows, reviewer, counting=count is not None))
-
-
-def _page(audit: Audit, rows: Rows, reviewer: str, *, counting: bool) -> str:
-    """The page, which asks for its rows. Everything from the dataset enters it as JSON and is shown only as text."""
+    # The page asks for its rows. Everything from the dataset enters it as JSON and is shown only as text.
     title = f"Label review: {audit.summary.data}"
     head = page_head(rows, title, audit.summary) | rows.overview(np.arange(len(rows)))
     head["summary"]["prototypes"] = "typical"
-    head |= {"server": True, "reviewer": reviewer, "counting": counting}
-    return render_page(title, finite_json(head), server=True)
+    head |= {"server": True, "reviewer": reviewer, "counting": count is not None}
+    html = render_page(title, finite_json(head), server=True)
+    return ReviewApp(board, Pictures(data, rows, audit.summary.split), evidence, html)
 
 
 def _duplicates(folder: Path) -> pd.DataFrame | None:
@@ -102,7 +96,6 @@ def serve_review(
     port = listening.getsockname()[1]
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token="
-    config = server_config(review.build(port=port, token=token, once=once))
     try:
         # What a first request would otherwise wait for, e.g. loading images that are not in files.
         _in_background(lambda: review.typical(0), lambda: review.pictures.thumbnail(0), review.board.rows.warm)
@@ -110,7 +103,7 @@ def serve_review(
             ready(address + token)
         if open_browser:
             _in_background(lambda: webbrowser.open(address + once))
-        uvicorn.Server(config).run(sockets=[listening])
+        uvicorn.Server(server_config(review.build(port=port, token=token, once=once))).run(sockets=[listening])
     except KeyboardInterrupt:  # the way to stop it
         pass
     counted = review.board.state()["counted"]
