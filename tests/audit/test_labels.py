@@ -88,14 +88,14 @@ def test_resumed_audit_gives_the_same_table(audited, tmp_path, monkeypatch, stop
 def test_one_progress_over_all_networks():
     told = Counting()
     quick_audit(mislabelled(), progress=told)
-    assert told.planned == [2 * 10 * 3, len(mislabelled())]  # steps of training, then images that are judged
+    assert told.planned == [2 * 10 * 3, len(mislabelled()), 2]  # steps of training, images that are judged, results
     assert told.steps == sum(told.planned)
 
 
 def test_a_finished_audit_is_repeated_without_training(audited, tmp_path):
     told, folder = Counting(), shutil.copytree(audited.folder, tmp_path / "copy")
     quick_audit(mislabelled(), out=folder, resume=True, progress=told)
-    assert told.planned == [len(mislabelled())]  # no step of training: the images are only judged
+    assert told.planned == [len(mislabelled()), 2]  # no step of training: the images are only judged
     pd.testing.assert_frame_equal(pd.read_parquet(folder / "audit.parquet"), audited.table)
 
 

@@ -11,7 +11,7 @@ from toy import TinyBackbone, colour_images, toy_images, write_images
 
 pytestmark = pytest.mark.usefixtures("quick_heads")
 RECIPE = choose_recipe(epochs=2, batch_size=16)
-TRAINED, HEADS = ["training", "judging"], ["fitting heads"]
+TRAINED, HEADS = ["training", "judging"], ["finding neighbours", "fitting heads"]
 
 
 class Watched(Shares):

@@ -13,6 +13,7 @@ from hitnet.features.neighbours import (
     neighbour_votes,
     strangeness,
 )
+from hitnet.runtime.progress import Progress
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +133,21 @@ def test_neighbours_in_the_nearest_classes(monkeypatch):
     lonely, which = nearest(features[:60], 50, torch.arange(60) // 2 % 30)  # 8 classes have 16 images
     assert (lonely[:, -1] == -1).all()
     assert (which != torch.arange(60)[:, None]).all()
+
+
+@pytest.mark.parametrize("most", [10, 100])
+def test_progress_counts_each_image_once(features, monkeypatch, most):
+    """In blocks of rows and columns, and in the nearest classes."""
+    monkeypatch.setattr(neighbours, "MOST_COMPARED", most)
+    told = []
+
+    class Counting(Progress):
+        def step(self, count=1):
+            told.append(count)
+
+    nearest(features, 3, torch.arange(30) % 4, Counting())
+    assert sum(told) == 30
+    assert len(told) > 3
 
 
 def test_half_precision_as_on_a_gpu(features, monkeypatch):

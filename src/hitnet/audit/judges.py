@@ -33,7 +33,7 @@ from hitnet.training import Recipe, RecipeChoice, Run, choose_recipe, open_run
 FEW = 5_000  # grey images; fewer teach a network from scratch too little to be the only judges
 
 # Parts of the work, and how long each takes, in passes of all images through the backbone (see also `passes`).
-HEADS, RESULTS = {"features": 1.0, "fitting heads": 0.8}, {"results": 0.2}
+HEADS, RESULTS = {"features": 1.0, "finding neighbours": 0.1, "fitting heads": 0.7}, {"results": 0.2}
 
 # The options that each kind of judges takes, beside the seed.
 FROZEN, TRAINED = ("backbone", "weights", "features", "repeats"), ("model", "networks", "recipe", "epochs")
@@ -217,12 +217,13 @@ class Judges:
         if case.folder is not None and case.ranks.first:
             columns, judges = kept_classes(len(images), images.num_classes) + 1, 2 * self.repeats + 2
             tell_room_of_audit(case.folder, len(images), columns, judges, features.shape[1])
-        case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
         options: dict[str, Any] = {"repeats": self.repeats, "seed": self.seed, "classes": classes}
         options |= {"device": device, "progress": case.progress}
 
         def judge() -> tuple[tuple[Opinion, ...], Neighbours]:
-            near = nearest(rows := features.to(device), NEIGHBOURS, labels)
+            case.progress.part("finding neighbours", len(images), "images")
+            near = nearest(rows := features.to(device), NEIGHBOURS, labels, case.progress)
+            case.progress.part("fitting heads", steps_of_heads(len(images), self.repeats))
             opinions = judge_features(rows, labels, images.num_classes, neighbours=near, **options)
             return opinions, (near[0].cpu(), near[1].cpu())
 

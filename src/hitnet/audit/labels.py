@@ -94,12 +94,14 @@ def images_to_audit(data: Data, split: str, look: Look | None = None) -> ImageSe
 
 def finished(case: Case, judgement: Judgement, started: float) -> Audit:
     """The audit that a judgement gives, written into its folder, if it has one."""
-    case.progress.part("results")
+    case.progress.part("results", 2)
     audit = judged_audit(case, judgement, started)
+    case.progress.step()
     if case.folder is not None:
         audit_folder.check_in_place(case.folder)
         _warn_of_other_judges(case.folder, audit.summary)
         audit.write(case.folder)
+    case.progress.step()
     return audit
 
 

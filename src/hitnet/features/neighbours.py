@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hitnet.errors import HitNetError, whole
+from hitnet.runtime.progress import Progress
 
 Neighbours = tuple[Tensor, Tensor]  # similarities (N, k), highest first, and which images these are (N, k)
 NEAR_DUPLICATE = 0.95
@@ -95,12 +96,15 @@ def most_similar(
     members: Tensor,
     k: int,
     preference: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    progress: Progress = Progress(),
 ) -> Neighbours:
     """The k most similar others, among members (m,) in ascending order, of each image that asks (n,): see `Neighbours`.
 
     Where there are fewer, their numbers are −1 and their similarities −∞. `preference` gives what to order by instead,
-    from similarities (b, c) and the numbers of the images that ask (b,) and of the members (c,).
+    from similarities (b, c) and the numbers of the images that ask (b,) and of the members (c,). `progress` is called
+    as often as images ask.
     """
+    compared = told = 0
     values = asking.new_full((len(asking), k), -torch.inf, dtype=torch.float32)
     which = asking.new_full((len(asking), k), -1)
     columns = rows.at_once(rows.device)
@@ -114,22 +118,28 @@ def most_similar(
             block = block if preference is None else preference(block, part, some)
             highest, places = _highest(block, min(k, len(some)))
             values[own], which[own] = _joined((values[own], which[own]), (highest.float(), some[places]))
+            compared += len(part) * len(some)
+            progress.step(compared // len(members) - told)
+            told = compared // len(members)
     return values, which.masked_fill(values == -torch.inf, -1)
 
 
-def nearest(features: Tensor | Directions, k: int = 10, labels: Tensor | None = None) -> Neighbours:
+def nearest(
+    features: Tensor | Directions, k: int = 10, labels: Tensor | None = None, progress: Progress = Progress()
+) -> Neighbours:
     """The k most similar other images of each: similarities (N, k), highest first, and which (N, k).
 
     With `labels` (N,), a CPU compares each of more than 200,000 images only with those near its 8 nearest classes.
+    `progress` is called for each image.
     """
     k = min(whole("nearest", "k", k, 1), len(features) - 1)
     if k < 1:
         raise HitNetError("nearest: at least two images are needed.")
     rows = directions(features)
     if labels is not None and len(rows) > MOST_COMPARED and rows.device.type == "cpu":
-        return _nearest_in_classes(rows, labels, k)
+        return _nearest_in_classes(rows, labels, k, progress)
     everything = torch.arange(len(rows), device=rows.device)
-    similarities, which = most_similar(rows, everything, everything, k)
+    similarities, which = most_similar(rows, everything, everything, k, progress=progress)
     if rows.kept is None:
         return similarities, which
     # Halves are too coarse for an order: those that were chosen are compared anew.
@@ -149,7 +159,7 @@ def _similarities(rows: Directions, asking: Tensor, which: Tensor) -> Tensor:
     )
 
 
-def _nearest_in_classes(rows: Directions, labels: Tensor, k: int) -> Neighbours:
+def _nearest_in_classes(rows: Directions, labels: Tensor, k: int, progress: Progress = Progress()) -> Neighbours:
     """The same among images near the same classes: those nearest to one of the mean directions that are nearest to it.
 
     What an image is labelled does not matter. Where there are fewer than k, the similarity of the others is −1.
@@ -165,6 +175,7 @@ def _nearest_in_classes(rows: Directions, labels: Tensor, k: int) -> Neighbours:
     for members, asking in zip(members_of, asking_of, strict=True):
         found = most_similar(rows, asking, members, k)
         similarities[asking], which[asking] = _joined((similarities[asking], which[asking]), found)
+        progress.step(len(members))
     return similarities, which
 
 

@@ -130,44 +130,86 @@ def _parquet(path: AnyPath, largest: int) -> Iterator[Any]:
 def read_numbers(paths: Sequence[Path], keys: Collection[str]) -> tuple[Array, Array, str]:
     """Columns of numbers (N, D) of Parquet files, the first of the columns `keys` (N,) that they have, and its name.
 
-    Numbers are float16 if they are so in all files, else float32. They are read into one array, some rows and columns
-    at a time; raises HitNetError, before memory is taken, if there is none for it.
+    A column of lists of numbers, all of one length, counts as so many columns. Numbers are float16 if they are so in
+    all files, else float32. They are read into one array, some rows and columns at a time; raises HitNetError, before
+    memory is taken, if there is none for it.
     """
-    (rows, names, half), *others = (_about_numbers(path, keys) for path in paths)
-    for path, (more, own, halves) in zip(paths[1:], others, strict=True):
-        if odd := {*names} ^ {*own}:
-            raise HitNetError(f"{path} must have the same columns as {paths[0].name}: only one of them has {min(odd)}.")
-        rows, half = rows + more, half and halves
-    kind, width, free = np.dtype("e" if half else "f"), len(names) - 1, psutil.virtual_memory().available
+    abouts = [_about_numbers(path, keys) for path in paths]
+    first = next((place for place, about in enumerate(abouts) if about[0]), 0)  # a part may be empty
+    key, widths = abouts[first][1:3]
+    for path, (count, name, own, _) in zip(paths, abouts, strict=True):
+        if odd := {key, *widths} ^ {name, *own}:
+            raise HitNetError(
+                f"{path} must have the same columns as {paths[first].name}: only one of them has {min(odd)}."
+            )
+        if uneven := [each for each in own if count and own[each] != widths[each]]:
+            raise _uneven(path, uneven[0], widths[uneven[0]])
+    rows, half = sum(about[0] for about in abouts), all(about[3] for about in abouts)
+    kind, width, free = np.dtype("e" if half else "f"), sum(widths.values()), psutil.virtual_memory().available
     if (needed := rows * (kind.itemsize * width + PER_CELL)) > free:
         raise HitNetError(
             f"{paths[0]}: {rows:,} rows of {width:,} numbers take {needed / 1e9:,.1f} GB of memory, but only "
             f"{free / 1e9:,.1f} GB are free. It is too large, or damaged."
         )
     values, named, end = np.empty((rows, width), kind), [np.empty(0, object)], 0
+    ends = dict(zip(widths, np.cumsum(list(widths.values())).tolist(), strict=True))
     for path in paths:
         with _parquet(path, sys.maxsize) as file, np.errstate(over="ignore"):  # what is too large becomes infinite
             for group in range(file.num_row_groups):
                 start, end = end, end + file.metadata.row_group(group).num_rows
-                size = max(1, CELLS // max(1, end - start))
-                for left in range(0, len(names), size):
-                    some, place = names[left : left + size], start
-                    for batch in file.iter_batches(ROWS, row_groups=[group], columns=some):
+                for some in _together(widths, end - start, key):
+                    place, most = start, max(widths.get(name, 1) for name in some)
+                    for batch in file.iter_batches(max(1, min(ROWS, CELLS // most)), row_groups=[group], columns=some):
                         batch.validate(full=True)  # texts that are not UTF-8
-                        for number, name in enumerate(some, left):
-                            column = batch.column(name).to_numpy(zero_copy_only=False)
-                            if number:
-                                values[place : place + len(batch), number - 1] = column
-                            else:
-                                named.append(column)
+                        for name in some:
+                            column = batch.column(name)
+                            if name == key:
+                                named.append(column.to_numpy(zero_copy_only=False))
+                                continue
+                            if (numbers := _matrix(column, widths[name])) is None:
+                                raise _uneven(path, name, widths[name])
+                            values[place : place + len(batch), ends[name] - widths[name] : ends[name]] = numbers
                         place += len(batch)
                     if place != end:
                         raise ValueError("it does not hold as many rows as it claims")
-    return values, np.concatenate(named[1:] or named), names[0]
+    return values, np.concatenate(named[1:] or named), key
 
 
-def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, list[str], bool]:
-    """The number of rows, the names of the key and of all columns of numbers, and whether all these are float16."""
+def _uneven(path: Path, name: str, width: int) -> HitNetError:
+    return HitNetError(f"{path}: each row of `{name}` must have as many numbers as the first row of all, {width:,}.")
+
+
+def _together(widths: dict[str, int], rows: int, key: str) -> Iterator[list[str]]:
+    """The names of columns that are read at once, of so many rows: few are many numbers."""
+    together: list[str] = [key]
+    for name, width in widths.items():
+        if (sum(widths.get(each, 1) for each in together) + width) * rows > CELLS:
+            yield together
+            together = []
+        together.append(name)
+    yield together
+
+
+def _matrix(column: Any, width: int) -> Array | None:
+    """Numbers or lists of numbers in pyarrow's array as numbers (n, width); None: lists of other lengths."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if pa.types.is_nested(column.type):
+        if not pc.all(pc.equal(pc.list_value_length(column), width), skip_nulls=False).as_py():
+            return None
+        column = column.flatten()
+    numbers: Array = column.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return numbers
+
+
+def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, str, dict[str, int], bool]:
+    """The number of rows, the name of the key, all columns of numbers with their widths, and whether all are float16.
+
+    The width of a column is 1, or the length of its first list.
+    """
+    import pyarrow as pa
     from pyarrow import types
 
     with _parquet(path, sys.maxsize) as file:
@@ -177,12 +219,20 @@ def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, list[str], b
             wanted = " or ".join(f"`{each}`" for each in keys)
             raise HitNetError(f"{path} must have a column {wanted}; it has {', '.join(schema.names)}.")
         index = [each for each in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(each, str)]
-        others = (each for each in schema if each.name not in (*keys, *index))
-        numbers = [each for each in others if types.is_floating(each.type) or types.is_integer(each.type)]
+        widths, kinds = dict[str, int](), []
+        for field in schema:
+            kind = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+            listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+            number = kind.value_type if listed else kind
+            if field.name not in (*keys, *index) and (types.is_floating(number) or types.is_integer(number)):
+                first = next(file.iter_batches(1, columns=[field.name]), None) if listed else None
+                some = None if first is None or not len(first) else first.column(0)[0].as_py()
+                widths[field.name] = len(some or ()) if listed else 1
+                kinds.append(number)
         rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         if min(rows, default=0) < 0:
             raise ValueError("it claims fewer than no rows")
-        return sum(rows), [key, *(each.name for each in numbers)], all(types.is_float16(each.type) for each in numbers)
+        return sum(rows), key, widths, all(map(types.is_float16, kinds))
 
 
 def class_names(path: AnyPath, column: str) -> list[str] | None:
