@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -261,3 +263,42 @@ def test_columns_of_pandas_own_types(images, tmp_path):
     frame.to_parquet(tmp_path / "f.parquet")
     with pytest.raises(HitNetError, match="finite numbers"):
         read_features(tmp_path / "f.parquet", images)
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("kind", ["lists", "fixed", "tensors", "halves"])
+def test_columns_of_lists(images, tmp_path, monkeypatch, kind, few):
+    """Each is so many columns of numbers, beside plain ones, in several parts, of which one is empty."""
+    if few:
+        monkeypatch.setattr(array_files, "CELLS", 5)
+    number = pa.float16() if kind == "halves" else pa.float32()
+    flat = pa.array(ROWS[:, 1:].ravel().astype(number.to_pandas_dtype()), number)
+    fixed = pa.FixedSizeListArray.from_arrays(flat, 3)
+    lists = pa.ListArray.from_arrays(range(0, 16, 3), flat)
+    tensors = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(number, [3]), fixed)
+    column = {"lists": lists, "fixed": fixed, "tensors": tensors, "halves": lists}[kind]
+    first = pa.array(ROWS[:, 0].astype(number.to_pandas_dtype()), number)
+    table = pa.table({"first": first, "path": PATHS, "rest": column})
+    (folder := tmp_path / "parts").mkdir()
+    for name, rows in (("a", table[:0]), ("b", table[2:]), ("c", table[:2])):
+        pq.write_table(rows, folder / f"{name}.parquet", row_group_size=2)
+    found = read_features(folder, images)
+    assert found.dtype == (torch.float16 if kind == "halves" else torch.float32)
+    assert np.array_equal(found.float().numpy(), ROWS)
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [3, 4], [5], [6, 7], [8, 9]], [[1, 2], [3, 4], None, [6, 7], [8, 9]]])
+def test_lists_of_several_lengths(images, tmp_path, rows):
+    file = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"path": PATHS, "f": pa.array(rows, pa.list_(pa.float32()))}), file)
+    uneven = "each row of `f` must have as many numbers as the first row of all, 2."
+    assert said(file, images) == f"{file}: {uneven}"
+    (folder := tmp_path / "parts").mkdir()
+    for name, width in (("a", 2), ("b", 3)):
+        pq.write_table(pa.table({"path": PATHS, "f": [[1.0] * width] * 5}), folder / f"{name}.parquet")
+    assert said(folder, images) == f"{folder / 'b.parquet'}: {uneven}"
+
+
+def test_numbers_that_are_missing_in_lists(images, tmp_path):
+    pq.write_table(pa.table({"path": PATHS, "f": [[1.0, None]] * 5}), tmp_path / "f.parquet")
+    assert "finite numbers" in said(tmp_path / "f.parquet", images)

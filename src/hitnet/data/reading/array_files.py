@@ -181,27 +181,34 @@ def _uneven(path: Path, name: str, width: int) -> HitNetError:
 
 def _together(widths: dict[str, int], rows: int, key: str) -> Iterator[list[str]]:
     """The names of columns that are read at once, of so many rows: few are many numbers."""
-    together: list[str] = [key]
+    together, cells = [key], rows
     for name, width in widths.items():
-        if (sum(widths.get(each, 1) for each in together) + width) * rows > CELLS:
+        cells += width * rows
+        if cells > CELLS:
             yield together
-            together = []
+            together, cells = [], width * rows
         together.append(name)
     yield together
 
 
 def _matrix(column: Any, width: int) -> Array | None:
     """Numbers or lists of numbers in pyarrow's array as numbers (n, width); None: lists of other lengths."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = column.storage if isinstance(column, pa.ExtensionArray) else column
-    if pa.types.is_nested(column.type):
-        if not pc.all(pc.equal(pc.list_value_length(column), width), skip_nulls=False).as_py():
+    column, lengths = _lists(column)
+    if lengths is not None:
+        if not all(length == width for length in lengths):
             return None
         column = column.flatten()
     numbers: Array = column.to_numpy(zero_copy_only=False).reshape(-1, width)
     return numbers
+
+
+def _lists(column: Any) -> tuple[Any, list[int | None] | None]:
+    """pyarrow's array as it is stored, and how long its lists are; None: these are no lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    return column, pc.list_value_length(column).to_pylist() if pa.types.is_nested(column.type) else None
 
 
 def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, str, dict[str, int], bool]:
@@ -225,9 +232,10 @@ def _about_numbers(path: Path, keys: Collection[str]) -> tuple[int, str, dict[st
             listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
             number = kind.value_type if listed else kind
             if field.name not in (*keys, *index) and (types.is_floating(number) or types.is_integer(number)):
-                first = next(file.iter_batches(1, columns=[field.name]), None) if listed else None
-                some = None if first is None or not len(first) else first.column(0)[0].as_py()
-                widths[field.name] = len(some or ()) if listed else 1
+                few = file.iter_batches(1, columns=[field.name]) if listed else ()
+                widths[field.name] = next(
+                    ((_lists(each.column(0))[1] or [0])[0] or 0 for each in few), 0 if listed else 1
+                )
                 kinds.append(number)
         rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         if min(rows, default=0) < 0:
