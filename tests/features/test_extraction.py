@@ -14,7 +14,7 @@ from hitnet.errors import HitNetError
 from hitnet.features import extraction, photographs
 from hitnet.features.extraction import Extractor, extract
 from hitnet.features.one_pass import cached_features
-from hitnet.features.photographs import GpuReader, Jpeg, cropped, groups, plain_jpeg, read, shape_at, turned
+from hitnet.features.photographs import GpuReader, Jpeg, cropped, gpu_jpeg, groups, plain_jpeg, read, shape_at, turned
 from hitnet.models.backbones import open_backbone
 from toy import Counted
 
@@ -32,6 +32,11 @@ class Small(nn.Module):
 
     def forward(self, images):
         return torch.relu(self.bn(self.conv(images))).mean(dim=(2, 3))
+
+
+@pytest.fixture(autouse=True)
+def none_refused(monkeypatch):
+    monkeypatch.setattr(GpuReader, "refused", 0)
 
 
 @pytest.fixture
@@ -230,6 +235,24 @@ def test_a_refused_file_is_found_in_halves():
     found = GpuReader(decode_jpeg, 32, torch.device("cpu")).decoded([torch.tensor(i) for i in range(64)])
     assert [None if each is None else int(each) for each in found] == [*range(37), None, *range(38, 64)]
     assert len(asked) == 1 + 2 * 6
+
+
+def test_a_decoder_that_refuses_all_files_is_asked_no_more(photos, monkeypatch, caplog):
+    monkeypatch.setattr(photographs, "ENOUGH", 3)
+    monkeypatch.setattr(photographs, "gpu_reader", lambda: GpuReader)
+    asked, gpu = [], torch.device("cuda")
+
+    def decode_jpeg(contents, device):
+        asked.append(len(contents))
+        raise RuntimeError("nvjpegDecodeBatched failed: 5\nat line 7")
+
+    batch = [gpu_jpeg(path, gpu) for path in photos if path.suffix == ".jpg"]
+    found = GpuReader(decode_jpeg, 32, torch.device("cpu"))(batch)
+    assert torch.equal(found, torch.stack([read(jpeg.file, 32) for jpeg in batch]))
+    assert asked == [7, 3, 1, 2, 1, 1]
+    assert gpu_jpeg(photos[0], gpu) is None
+    why = "refuses one file after the other (nvjpegDecodeBatched failed: 5)"
+    assert caplog.messages == [f"The GPU's JPEG decoder {why}. From here on, the CPU decodes."]
 
 
 def test_what_neither_the_gpu_nor_pillow_decodes_is_said(photos, tmp_path):

@@ -19,9 +19,11 @@ from torch import Tensor
 
 from hitnet.data.reading.decode import LARGEST_PICTURE, ORIENTATION, Header, decode
 from hitnet.data.reading.stored import AnyFile, UnreadableImageError
+from hitnet.errors import log
 from hitnet.runtime.device import sent
 
 LONGEST = 16  # times the shorter side: a thinner picture is left to Pillow, which scales only its middle
+ENOUGH = 64  # files in a row that the GPU's decoder refuses: then it is asked no more
 LAST = b"\xff\xd9"  # how a whole JPEG file ends
 TOGETHER = 1 << 26  # pixels that are decoded and scaled at once: about 1.2 GB of a GPU's memory
 # Markers of JPEG files: frames that are read, and segments that need a closer look. Others are passed over.
@@ -90,6 +92,8 @@ class GpuReader:
     What the GPU refuses is decoded by Pillow. `decode_jpeg` is torchvision's, in RGB.
     """
 
+    refused = 0  # files in a row, by the one decoder of this process
+
     def __init__(self, decode_jpeg: Callable[..., Any], size: int, device: torch.device) -> None:
         self.decode_jpeg, self.size, self.device = decode_jpeg, size, device
 
@@ -123,13 +127,25 @@ class GpuReader:
         The GPU's decoder writes without waiting for its stream: into memory that PyTorch takes for free as soon as no
         name stands for it, while kernels that were asked for before may still read it. So wait for these first.
         """
+        if GpuReader.refused >= ENOUGH:
+            return [None] * len(contents)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         try:
-            return list(self.decode_jpeg(contents, device=self.device))
-        except RuntimeError:
-            half = len(contents) // 2
-            return self.decoded(contents[:half]) + self.decoded(contents[half:]) if half else [None]
+            pictures: list[Tensor | None] = list(self.decode_jpeg(contents, device=self.device))
+        except RuntimeError as error:
+            if half := len(contents) // 2:
+                return self.decoded(contents[:half]) + self.decoded(contents[half:])
+            GpuReader.refused += 1
+            if GpuReader.refused == ENOUGH:
+                reason = str(error).partition("\n")[0]
+                log.warning(
+                    "The GPU's JPEG decoder refuses one file after the other (%s). From here on, the CPU decodes.",
+                    reason,
+                )
+            return [None]
+        GpuReader.refused = 0
+        return pictures
 
 
 def plain_jpeg(file: AnyFile) -> Jpeg | None:
@@ -173,7 +189,8 @@ def _frame_by_pillow(content: bytes) -> tuple[int, int, bool, int]:
 
 def gpu_jpeg(file: AnyFile, device: torch.device) -> Jpeg | None:
     """What a GPU decodes of a file: all of it, or nothing."""
-    return plain_jpeg(file) if device.type == "cuda" and gpu_reader() is not None else None
+    asked = device.type == "cuda" and gpu_reader() is not None and GpuReader.refused < ENOUGH
+    return plain_jpeg(file) if asked else None
 
 
 @cache
