@@ -25,7 +25,7 @@ from typer.main import get_command, get_group
 
 from hitnet import __version__
 from hitnet.cli.terminal import console, errors, make_table
-from hitnet.errors import HitNetError, ReportedElsewhereError
+from hitnet.errors import HitNetError, ReportedElsewhereError, log
 from hitnet.runtime.terminal import printable
 
 __all__ = ["app", "console", "main", "make_table"]
@@ -128,7 +128,7 @@ def hitnet(
 ) -> None:
     """HitNet: capsules that hit or miss. Train, see what was learned, and find wrong labels."""
     logging.getLogger().setLevel(logging.INFO if verbose else logging.WARNING)
-    logging.getLogger("hitnet").setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
+    log.setLevel(logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO)
     if quiet:
         os.environ["HITNET_PROGRESS"] = "0"
 
@@ -190,7 +190,7 @@ def main(program: typer.Typer = app) -> None:
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the work
             stream.reconfigure(errors="backslashreplace")
     logging.basicConfig(handlers=[Messages()], format="%(message)s")
-    logging.getLogger("hitnet").setLevel(logging.INFO)
+    log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, stop_on_signal)  # so that half-written files are removed, as after Ctrl-C
     OPTIONS.clear()
     OPTIONS.update(option_names(get_command(program)))

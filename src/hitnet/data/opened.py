@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from hitnet.data.reading.findings import Look
 from hitnet.data.reading.pictures import PictureReader, loaded_pictures
 from hitnet.data.reading.stored import AnyFile, path_or_address
 from hitnet.data.split import check_limit
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.files import expand
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from hitnet.data.known.catalogue import FileState
 
-log = logging.getLogger("hitnet")
 LONGEST_SIDE = 64
 ImageSet = Images | Streamed
 AnySet = TypeVar("AnySet", Images, Streamed, ImageSet)

@@ -1,15 +1,13 @@
 """Which images are for training and which for testing: the split that the data gives, otherwise a fixed rule."""
 
 import hashlib
-import logging
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 
-log = logging.getLogger("hitnet")
 SPLITS = ("train", "test", "all")
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
 NAMES = {

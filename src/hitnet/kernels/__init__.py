@@ -3,14 +3,13 @@
 import functools
 import importlib
 import importlib.util
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-log = logging.getLogger("hitnet")
+from hitnet.errors import log
 
 
 @functools.cache

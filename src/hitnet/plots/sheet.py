@@ -24,7 +24,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.plots.style import GAP, INK, LABEL, LINE, MARGIN, SOFT, TALLEST, WIDTH
 from hitnet.runtime.files import expand, replacing
 
@@ -32,7 +32,6 @@ DPI, FINE = 200, 600  # resolution of pixel graphics, and of images inside vecto
 COLUMNS = 10  # images in a row of a class
 MISSING = "Glyph .* missing"  # matplotlib's warning if a font lacks a character
 
-log = logging.getLogger("hitnet")
 logging.getLogger("fontTools").setLevel(logging.WARNING)  # it would log every glyph of the fonts in a PDF
 
 

@@ -1,6 +1,5 @@
 """Devices, precision, and how much memory there is."""
 
-import logging
 import math
 import os
 import time
@@ -12,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 
-log = logging.getLogger("hitnet")
 Device = str | torch.device  # as users give it
 
 

@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import json
-import logging
 import operator
 import os
 import re
@@ -17,9 +16,8 @@ from typing import Any
 
 from filelock import lock_descriptor
 
-from hitnet.errors import HitNetError, MissingFileError
+from hitnet.errors import HitNetError, MissingFileError, log
 
-log = logging.getLogger("hitnet")
 NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EISDIR)  # a full disk, or a folder of the file's name
 LARGEST_JSON = 256 << 20  # bytes
 TOLD = 10**9  # bytes of room on disk that are told before they are taken

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hitnet.errors import DivergedError, HitNetError, ReportedElsewhereError
+from hitnet.errors import DivergedError, HitNetError, ReportedElsewhereError, log
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def connect(device: torch.device) -> Ranks:
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
         atexit.register(disconnect)
         if dist.get_rank():
-            logging.getLogger("hitnet").setLevel(logging.ERROR)  # the first process says it
+            log.setLevel(logging.ERROR)  # the first process says it
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 

@@ -5,7 +5,6 @@ least two classes to be read back. Both are written batch by batch, so a million
 both are written whole or not at all.
 """
 
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from torch import Tensor
 from hitnet.data import Images, Source, open_data
 from hitnet.data.formats.arrays import write_npz
 from hitnet.data.reading.pictures import as_picture
-from hitnet.errors import HitNetError, finite, whole
+from hitnet.errors import HitNetError, finite, log, whole
 from hitnet.models.hybrid import BATCH, capsule_noise, hybrid
 from hitnet.models.network import Network, to_device
 from hitnet.runtime.bar import shown
@@ -31,7 +30,6 @@ from hitnet.training.recipes import Recipe
 from hitnet.training.runs import RunLike
 
 STRENGTH = Recipe.augment_strength  # the default of augmentation during training
-log = logging.getLogger("hitnet")
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f]|^\.|[. ]$|^$')  # folder names that fail on some system
 
 

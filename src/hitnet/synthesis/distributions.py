@@ -7,7 +7,6 @@ New images of a class are decoded from Gaussian capsules. The law "paper" draws 
 extra components from N(0, 1). The law "fitted" draws capsule and extra components together from the fitted Gaussian.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from hitnet.data import Images, Source, open_data
 from hitnet.data.split import check_limit
-from hitnet.errors import HitNetError, check_choice, finite, whole
+from hitnet.errors import HitNetError, check_choice, finite, log, whole
 from hitnet.inference.evaluation import check_fit
 from hitnet.models.hybrid import BATCH, component_spread, encode_batch
 from hitnet.models.network import Network, to_device
@@ -31,7 +30,6 @@ from hitnet.synthesis.decoding import class_indices, decode, need_centre, open_d
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, RunLike
 
-log = logging.getLogger("hitnet")
 GAUSSIANS_FILE = "capsule_gaussians.safetensors"
 Law = Literal["fitted", "paper"]  # which Gaussian capsules are drawn from
 LAWS: tuple[Law, ...] = get_args(Law)

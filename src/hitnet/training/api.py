@@ -5,7 +5,6 @@ other, e.g. hands before a wall, a small network from scratch can be much better
 GPU, the backbone is fine-tuned instead.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from hitnet.data import Data, Images, ImageSet, Source, open_data
 from hitnet.data.opened import LONGEST_SIDE
-from hitnet.errors import HitNetError, whole
+from hitnet.errors import HitNetError, log, whole
 from hitnet.features.heads import HeadOptions, deal
 from hitnet.models import PRETRAINED, ModelChoice, default_name, find_choice
 from hitnet.probabilities import FEWEST_HELD_OUT
@@ -34,7 +33,6 @@ from hitnet.training.recipes import Recipe, RecipeChoice, choose_recipe
 from hitnet.training.run_folder import RunFolder
 from hitnet.training.runs import Run, RunLike
 
-log = logging.getLogger("hitnet")
 Choices = dict[str, Any]
 Sets = tuple[ImageSet, ImageSet | None]
 HEAD: Choices = {"model": PRETRAINED, "recipe": choose_recipe("fast", backbone_rate=0)}  # on kept features

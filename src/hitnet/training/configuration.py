@@ -1,7 +1,6 @@
 """From what was asked for to the configuration of a run: data, network and recipe, checked against each other."""
 
 import copy
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ import torch
 from hitnet import models
 from hitnet.data import Data, ImageSet
 from hitnet.data.opened import Room, match_classes
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.models import ModelChoice, backbones
 from hitnet.models.hybrid import need_decoder
 from hitnet.models.network import ModelConfig, Network, weights_fingerprint
@@ -23,7 +22,6 @@ from hitnet.training.run_config import RunConfig
 from hitnet.training.runs import Run, RunLike, open_run
 from hitnet.training.step import Objective
 
-log = logging.getLogger("hitnet")
 BACKBONE_SIDE = 224  # pixels
 CLASSES_SHOWN = 5
 MOST_PARAMETERS = 2_000_000_000  # training takes 32 GB for these

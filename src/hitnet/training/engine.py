@@ -1,6 +1,5 @@
 """The training of one network: epochs of steps, one row of history per epoch, checkpoints at intervals of time."""
 
-import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hitnet.capsules import hits_and_misses
-from hitnet.errors import DivergedError, HitNetError
+from hitnet.errors import DivergedError, HitNetError, log
 from hitnet.losses import misfit
 from hitnet.models.network import PRETRAINED_BATCH, Network, class_distances
 from hitnet.probabilities import FEWEST_HELD_OUT
@@ -24,7 +23,6 @@ from hitnet.training.recipes import Recipe
 from hitnet.training.run_folder import Calibration, History, RunFolder, Saved
 from hitnet.training.step import TERMS, Average, Batch, Step, copy_into
 
-log = logging.getLogger("hitnet")
 ASK_STEPS = 20  # how often several processes agree on whether to write a checkpoint
 CHECKPOINT_SECONDS = 15.0  # a killed training loses at most this much work, plus the current step
 MOST_HELD_OUT = 10_000  # test images that the temperature is fitted on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from hitnet.data.known.catalogue import recorded_folder
 from hitnet.data.opened import match_classes
 from hitnet.data.reading.stored import is_remote
 from hitnet.data.split import check_split
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.inference.evaluation import Evaluation, check_fit, measure
 from hitnet.inference.onnx_export import export_network
 from hitnet.inference.onnx_file import is_onnx, open_onnx
@@ -26,7 +25,6 @@ from hitnet.training.hub import OnHub, find_pretrained
 from hitnet.training.run_config import RunConfig
 from hitnet.training.run_folder import Calibration, History, RunFolder
 
-log = logging.getLogger("hitnet")
 KEEP = 0.99  # share of known images that keep their class where a network can tell foreign ones
 
 

@@ -5,7 +5,6 @@ its weights are those that it would have on its own.
 """
 
 import gc
-import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,12 +13,11 @@ from typing import Generic, TypeVar
 
 import torch
 
-from hitnet.errors import DivergedError, HitNetError
+from hitnet.errors import DivergedError, HitNetError, log
 from hitnet.runtime.progress import Stopped
 from hitnet.training.batches import own_randomness, random_state, set_random_state
 from hitnet.training.engine import Trainer
 
-log = logging.getLogger("hitnet")
 AT_ONCE = {"cuda": 8, "cpu": 1}  # how many networks are trained side by side
 J = TypeVar("J", bound=Hashable)
 

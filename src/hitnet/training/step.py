@@ -9,7 +9,6 @@ The average of the weights over the last steps often has a lower error than the 
 """
 
 import copy
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hitnet.capsules import hits_and_misses
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.kernels import beside, own_workspaces
 from hitnet.models.decoders import masked_target
 from hitnet.models.network import Network, Output, unit_images
@@ -27,7 +26,6 @@ from hitnet.training.augmentation import augment
 from hitnet.training.parallel import Parallel
 from hitnet.training.recipes import Recipe
 
-log = logging.getLogger("hitnet")
 CLEAR_STEPS, TINY = 100, 1e-30
 TERMS = ("loss", "classification", "reconstruction", "wrong", "hits", "misses")
 Batch = tuple[Tensor, Tensor, Tensor]  # pixels (B, C or, with masks, C + 1, H, W) uint8, labels (B,), draws (B, D)

@@ -5,7 +5,6 @@ ignored, and so are files whose suffix is not that of an image. Left out, and re
 not read, images outside the class folders, and folders beside train and test that are no split.
 """
 
-import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
@@ -22,10 +21,9 @@ from hitnet.data.reading.decode import SUFFIXES, UNREAD_SUFFIXES, unread_reason
 from hitnet.data.reading.entries import SPLITS, Entries, Listing, Skipped, describe_skipped
 from hitnet.data.reading.stored import AnyPath, RemotePath, is_remote
 from hitnet.data.split import NAMES, TRAIN, natural, natural_path
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.files import expand, is_unicode, new_folder
 
-log = logging.getLogger("hitnet")
 BAD_NAME = "its name is not valid UTF-8; rename it"
 ADDRESSES = "labels.csv"  # the corrected copy of a remote folder
 

@@ -6,7 +6,6 @@ Classes, size and colour come from the headers of all files, so that they are th
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from abc import abstractmethod
 from collections import Counter
@@ -28,10 +27,9 @@ from hitnet.data.reading.findings import Findings, Look
 from hitnet.data.reading.pictures import PictureReader, file_pictures
 from hitnet.data.reading.stored import AnyFile, AnyPath, Root, join, path_or_address
 from hitnet.data.split import check_split, even_draw, natural, no_images
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.threads import in_threads
 
-log = logging.getLogger("hitnet")
 FIRST_HEADERS = 64  # that are read at most before the first answers whether there are colours
 
 

@@ -6,7 +6,6 @@ everything else of a file thirteen bytes.
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +16,8 @@ import numpy.typing as npt
 
 from hitnet.data.reading.stored import AnyFile, Root, join
 from hitnet.data.split import TEST, TRAIN, VALIDATION, assign
-from hitnet.errors import HitNetError, one_line
+from hitnet.errors import HitNetError, log, one_line
 
-log = logging.getLogger("hitnet")
 SPLITS = (TRAIN, TEST, VALIDATION)
 SHOWN = 10  # names of what is left out in a message
 Places = npt.NDArray[np.integer] | npt.NDArray[np.bool_]

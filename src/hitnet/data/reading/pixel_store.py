@@ -4,7 +4,6 @@ The file belongs to one training or one audit. It has no name, so the system rem
 it ends. It takes at most half of the free disk; images for which there is no room are decoded in every epoch.
 """
 
-import logging
 import math
 import os
 import tempfile
@@ -18,10 +17,9 @@ import numpy as np
 
 from hitnet.data.reading.decode import Pixels
 from hitnet.data.reading.entries import Skipped
-from hitnet.errors import HitNetError
+from hitnet.errors import HitNetError, log
 from hitnet.runtime.files import cache_folder, tell_room
 
-log = logging.getLogger("hitnet")
 CAN_READ_AT = os.name != "nt"  # Windows cannot read at an offset while other threads do
 ADVICE = (
     "The others are decoded in every epoch. "
