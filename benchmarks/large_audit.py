@@ -7,7 +7,8 @@ Features are clusters, four of which lie near each other; 8 % of the labels are 
 `--spread` says how far images lie from their centres, and so how often judges err. With `--photos`, the audit reads
 JPEG files instead, which are made in a new folder: of each class a pattern of its own, in other colours and noise. The
 folder also keeps their features: if the call is stopped, the same call resumes, and its row tells only its own seconds.
-A line tells each part that begins and ends; every ten seconds one tells that it still runs. At the end: average
+A line tells each part that begins and ends; every ten seconds one tells that it still runs. The audit's own lines tell
+how fast files are read. At the end: average
 precision of the order, the number of wrong labels that the audit says, and the true one. Adds a row to
 benchmarks/records/large_audit.json.
 """
@@ -162,7 +163,7 @@ def main() -> None:
     args = parser.parse_args()
     device = pick_device(args.device)
     with tempfile.TemporaryDirectory() as folder:
-        how: dict[str, Any] = {"out": Path(folder) / "audit", "device": device, "progress": False}
+        how: dict[str, Any] = {"out": Path(folder) / "audit", "device": device}
         features = None if args.photos else Path(folder) / "features.npy"
         with get_context("fork").Pool(1) as other:  # the memory that it takes is not that of an audit
             given, truth = other.apply(make, (args, features))

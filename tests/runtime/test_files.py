@@ -183,6 +183,10 @@ def test_files_are_flushed_while_open_for_writing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", flush)
     files.write_text(tmp_path / "file", "text")
     assert modes == [os.O_RDWR]  # Windows refuses os.O_RDONLY
+    with files.replacing(tmp_path / "other", lasting=False) as temporary:
+        temporary.write_text("text")
+    assert len(modes) == 1  # nothing waits for the disk
+    assert (tmp_path / "other").read_text() == "text"
 
 
 def test_an_empty_folder_is_taken_where_none_is_renamed_onto(tmp_path, monkeypatch):

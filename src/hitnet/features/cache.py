@@ -92,7 +92,8 @@ class FeatureCache:
         half = in_half(features).contiguous()
         content = save({"keys": tensor, "features": half}, {"checksum": _checksum(tensor, half)})
         try:
-            with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors") as temporary:
+            # A damaged shard is computed again, so nothing waits for the disk here.
+            with replacing(self.folder / f"{secrets.token_hex(8)}.safetensors", lasting=False) as temporary:
                 temporary.write_bytes(content)
         except HitNetError as error:
             raise HitNetError(f"{error} {ADVICE}") from error

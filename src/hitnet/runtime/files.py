@@ -37,10 +37,11 @@ def making_place(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, *, lasting: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`, and move it over `path` when the block ends without an error.
 
-    The permissions of an existing file are kept. The umask decides those of a new file.
+    The permissions of an existing file are kept. The umask decides those of a new file. If it need not be `lasting`,
+    nothing waits for the disk: should the machine fail at once, the file may be damaged.
     """
     target = Path(path).absolute()  # pandas would expand a leading ~ of the temporary path
     temporary = target.parent / f".{target.stem[:40]}.{secrets.token_hex(4)}{target.suffix}"
@@ -50,8 +51,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         mode = _mode(target if target.exists() else temporary)
         with _held(temporary):
             yield temporary
-            with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
-                os.fsync(written.fileno())
+            if lasting:
+                with temporary.open("rb+") as written:  # Windows refuses to flush a file that is open for reading only
+                    os.fsync(written.fileno())
             temporary.chmod(mode)  # safetensors replaces the file by one that only its owner may read
             temporary.replace(target)
     except OSError as error:
