@@ -111,10 +111,24 @@ def epochs_table(analyses: dict[str, Facts]) -> str:
 
 def changes_table(facts: Facts) -> str:
     """How often classes hit, and how many ghosts are those of the last epoch, over the epochs; empty if not known."""
-    rows = [[str(epoch), *(f"{value:.1f}" for value in values)] for epoch, *values in facts.get("over_epochs", ())]
+    rows = [
+        [str(epoch), f"{kept:.1f}", *(f"{hits:.3f}" for hits in (own, ghost, both)), percent_cell(both, ghost)]
+        for epoch, kept, own, ghost, both in facts.get("over_epochs", ())
+    ]
     note = "How often classes hit, and how many images already have the ghost of the last epoch, in %:\n\n"
-    header = ("after epochs", "ghost of the last epoch", "true class hits", "ghost hits", "both hit")
+    header = (
+        "after epochs",
+        "ghost of the last epoch",
+        "true class hits",
+        "ghost hits",
+        "both hit",
+        "both, of ghost hits",
+    )
     return note + table(header, rows) if rows else ""
+
+
+def percent_cell(count: float, total: float) -> str:
+    return f"{100 * count / total:.0f}" if total else NONE
 
 
 def agreed_share(facts: Facts) -> str:
