@@ -84,14 +84,17 @@ class Judge:
     def margin(self, weights: Mapping[str, float]) -> float:
         return MARGINS[self.book.experiments[next(iter(weights))].data]
 
-    def learned_words(self, weights: Mapping[str, float], error: Error, constant: float) -> str:
-        """Our figure by the runs that learned something, and how many did not."""
-        figure, rest = self.figure(weights, error, constant, learned=True), ""
-        for name in weights:
-            runs = self.runs(name)
-            idle = sum(not run.learned for run in runs)
-            rest += f" without {idle} of {len(runs)} runs, which learned nothing" * bool(idle)
-        return interval(figure) + rest if figure else NOT_RUN
+    def figure_words(self, weights: Mapping[str, float], error: Error, constant: float) -> str:
+        """Our figure by all runs and, where some learned nothing, by the others."""
+        figure, learned = (self.figure(weights, error, constant, learned=only) for only in (False, True))
+        if figure is None:
+            return NOT_RUN
+        runs = [run for name in weights for run in self.runs(name)]
+        idle = sum(not run.learned for run in runs)
+        if not idle or learned is None:
+            return interval(figure)
+        which = f"{idle} run that" if idle == 1 else f"{idle} runs that"
+        return f"{interval(figure)} ({interval(learned)} without {which} learned nothing)"
 
     def error(self, title: str, name: str, note: str = "") -> Finding:
         """A mean error."""
@@ -102,7 +105,9 @@ class Judge:
         judged = verdict(self.against_paper(weights, last_error), self.margin(weights))
         return Finding(title, paper, shown, str(len(self.runs(name))), judged, note)
 
-    def networks(self, title: str, weights: Mapping[str, float], runs: str = "{}", *, constant: float = 0.0) -> Finding:
+    def networks(
+        self, title: str, weights: Mapping[str, float], runs: str = "{}", *, constant: float = 0.0, note: str = ""
+    ) -> Finding:
         """A difference between networks: by the last epoch and by the mean of the last ten.
 
         Both must lead to the same verdict, and to the same direction.
@@ -114,13 +119,14 @@ class Judge:
         claims = {name: self.book.claims[name].mean or 0.0 for name in weights}
         paper = sum(weight * claims[name] for name, weight in weights.items()) + constant
         errors = last_error, mean_error
-        last, last_ten = (self.learned_words(weights, error, constant) for error in errors)
+        last, last_ten = (self.figure_words(weights, error, constant) for error in errors)
         return Finding(
             title,
             f"{paper:.2f}",
             last,
             runs.format(*(len(self.runs(name)) for name in weights)),
             same({verdict(self.against_paper(weights, error), self.margin(weights)) for error in errors}, UNDECIDED),
+            note,
             direction=same({direction(self.figure(weights, error, constant)) for error in errors}, OPEN),
             last_ten=last_ten,
         )
