@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 from hitnet.runtime import read_json
-from reproduction.book import Book, Finding, Findings
+from reproduction.book import Book, Finding, Findings, completion
 from reproduction.cells import number
 from reproduction.claims import (
     CAPSNET_ELSEWHERE,
@@ -16,6 +16,7 @@ from reproduction.claims import (
     MNIST_GHOSTS,
     Claim,
 )
+from reproduction.cost import H200, Costs, duration_text
 from reproduction.ledger import ANALYSIS, Ledger
 from reproduction.measures import Difference, Sample, contrast
 from reproduction.provenance import LABORATORY
@@ -54,7 +55,7 @@ def findings(book: Book, ledger: Ledger) -> Findings:
         ),
         (judge.error("HitNet with squash on MNIST", "mnist-squash-shared"),),
         (
-            judge.error("HitNet on Fashion-MNIST", "fashion-shared"),
+            fashion(judge),
             judge.error("HitNet on CIFAR-10", "cifar10-shared"),
             judge.error("HitNet on SVHN", "svhn-shared"),
         ),
@@ -70,6 +71,19 @@ def findings(book: Book, ledger: Ledger) -> Findings:
         *((finding,) for finding in ghosts(judge)),
         (svhn_ghosts(judge),),
     )
+
+
+def fashion(judge: Judge) -> Finding:
+    return judge.error("HitNet on Fashion-MNIST", "fashion-shared")
+
+
+def first_verdicts(book: Book, ledger: Ledger) -> list[Finding]:
+    """The findings that got more runs than planned after a first verdict, as they were before these runs."""
+    pairs = [
+        (fashion(Judge(book, ledger, before="2026-11-18")), fashion(Judge(book, ledger))),
+        (ghosts(Judge(book, ledger, before="2026-11-19"))[0], ghosts(Judge(book, ledger))[0]),
+    ]
+    return [first for first, now in pairs if first.runs != now.runs]
 
 
 def comparisons(judge: Judge) -> Findings:
@@ -184,7 +198,9 @@ def ghost_facts(judge: Judge, *names: str) -> list[dict[str, object]]:
         entry.facts
         for name in names
         for entry in judge.ledger.select(ANALYSIS, name)
-        if not entry.label and len(entry.seeds) == judge.book.experiments[name].wanted
+        if not entry.label
+        and len(entry.seeds) == judge.book.experiments[name].wanted
+        and judge.counts(entry.facts["date"])
     ]
 
 
@@ -230,9 +246,14 @@ def doubtful(facts: Mapping[str, object]) -> float:
 
 def svhn_ghosts(judge: Judge) -> Finding:
     """Ghosts of SVHN, of which the paper shows pictures and no figure."""
-    groups = ghost_facts(judge, "svhn-ghosts-shared", "svhn-ghosts-shared-250")
+    longer = "svhn-ghosts-shared-250"
+    groups = ghost_facts(judge, "svhn-ghosts-shared", longer)
     shown = ", ".join(f"{doubtful(facts):.0f} after {facts['epochs']} epochs" for facts in groups)
     shown = f"{shown}, of both kinds" if groups else NOT_RUN
     paper = "pictures of wrong labels and of images with two digits; no number"
     runs = groups_words([doubtful(facts) for facts in groups])
-    return Finding("Doubtful images of SVHN", paper, shown, runs, UNDECIDED)
+    planned = completion(judge.book, longer, judge.ledger, Costs(H200))
+    left = f"{planned.done} of {planned.wanted} runs made, {duration_text(planned.seconds)} to go on an H200"
+    epochs = judge.book.experiments[longer].epochs
+    note = f"({epochs} epochs planned: {left})" if planned.seconds else ""
+    return Finding("Doubtful images of SVHN", paper, shown, runs, UNDECIDED, note)

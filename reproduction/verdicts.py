@@ -20,6 +20,7 @@ AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
 HOLDS, OPEN, REVERSED = "holds", "open", "reversed"
 MARGINS = {"mnist": 0.04, "fashion-mnist": 0.2, "svhn": 0.2, "cifar10": 1.0, "affnist": 1.0}  # percentage points
 GHOST_SHARE_MARGIN, DOUBTFUL_MARGIN, SPEED_MARGIN = 3.0, 20.0, 2.0  # percentage points, images, ratio of speeds
+DIRECTED = "2026-11-19"  # since when directions are counted: commit 803b719
 FIXED = "2026-11-18"  # when the rule and its margins were fixed: commit 818a752, that of speed with 1e55b75
 NOT_RUN = "not run yet"
 Error = Callable[[RunRecord], float]
@@ -50,13 +51,19 @@ def same(words: set[str], otherwise: str) -> str:
 
 @dataclass(frozen=True)
 class Judge:
-    """Finds results in a ledger."""
+    """Finds results in a ledger; with a date, by the runs and analyses that were made before it."""
 
     book: Book
     ledger: Ledger
+    before: str = ""
 
     def runs(self, name: str) -> list[RunRecord]:
-        return [run for _, run in sorted(full_runs(self.ledger, self.book.experiments[name]).items())]
+        records = full_runs(self.ledger, self.book.experiments[name])
+        return [run for _, run in sorted(records.items()) if self.counts(run.date)]
+
+    def counts(self, date: str) -> bool:
+        """Whether what was made on this day counts."""
+        return not self.before or date < self.before
 
     def claim(self, name: str) -> Sample:
         """What the paper says of an experiment."""

@@ -123,10 +123,10 @@ def test_other_published_capsnets_are_beaten_or_not(ledger):
     assert published == ["0.51", "3.48", "1.70", "3.44", "4.03"]
 
 
-def ghost_facts(agreed, doubtful):
+def ghost_facts(agreed, doubtful, date="2026-11-18"):
     rows = [[i, "3", "5", 12, 0.05] for i in range(doubtful)]
     facts = {"images": 60_000, "agreement": [[1, agreed]], "doubtful": rows, "epochs": 60, "files": []}
-    return facts | {"weights": ["w"] * 20}
+    return facts | {"weights": ["w"] * 20, "date": date}
 
 
 def test_ghosts_are_decided_by_several_groups(ledger):
@@ -166,6 +166,23 @@ def test_the_summary_counts_verdicts_directions_and_runs(ledger, tmp_path):
     page = write_page(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
     guo = table_row(page, "HitNet better than Guo's CapsNet on CIFAR-10")
     assert (guo[2][:8], guo[3][:8], *guo[4:]) == ("-0.800 [", "-0.800 [", DIFFERS, REVERSED)
+
+
+def test_first_verdicts_are_told_where_more_runs_followed(ledger, tmp_path):
+    fill(ledger, "fashion-shared", [770, 771])
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), ghost_facts(16_800, 70)))
+    assert "first verdict" not in write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
+    fashion = PAPER.experiments["fashion-shared"]
+    add(ledger, fashion, 2, record(fashion, [790] * 250, date="2026-11-18"))
+    third = ghost_facts(16_860, 71, "2026-11-19")
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-third", tuple(range(40, 60)), third))
+    text = write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
+    assert "“HitNet on Fashion-MNIST” (agrees with 2: 7.71 [7.64, 7.77] %)" in text
+    assert "same ghost class” (undecided with 1 group of 20: 28 %)" in text
+
+
+def test_ghosts_of_svhn_say_what_is_planned(ledger):
+    assert found(ledger, "Doubtful images of SVHN").note.startswith("(250 epochs planned: 0 of 20 runs made, ")
 
 
 def test_notes_stand_once_below_the_verdicts_of_a_row():
