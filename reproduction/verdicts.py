@@ -89,7 +89,11 @@ class Judge:
         return contrast([*ours, *((-weight, self.claim(name)) for name, weight in weights.items())])
 
     def margin(self, weights: Mapping[str, float]) -> float:
-        return MARGINS[self.book.experiments[next(iter(weights))].data]
+        """The data set's margin; on one without a margin, no difference is small."""
+        return MARGINS.get(self.book.experiments[next(iter(weights))].data, 0.0)
+
+    def error_verdict(self, name: str) -> str:
+        return verdict(self.against_paper({name: 1.0}, last_error), self.margin({name: 1.0}))
 
     def figure_words(self, weights: Mapping[str, float], error: Error, constant: float) -> str:
         """Our figure by all runs and, where some learned nothing, by the others."""
@@ -105,12 +109,11 @@ class Judge:
 
     def error(self, title: str, name: str, note: str = "") -> Finding:
         """A mean error."""
-        claim, weights = self.book.claims[name], {name: 1.0}
+        claim = self.book.claims[name]
         paper = "about " * claim.about + number(claim.mean, 1 if claim.half_unit > 0.01 else 2) + " %"
-        ours = self.figure(weights, last_error)
+        ours = self.figure({name: 1.0}, last_error)
         shown = NOT_RUN if ours is None else f"{interval(ours)} %"
-        judged = verdict(self.against_paper(weights, last_error), self.margin(weights))
-        return Finding(title, paper, shown, str(len(self.runs(name))), judged, note)
+        return Finding(title, paper, shown, str(len(self.runs(name))), self.error_verdict(name), note)
 
     def networks(
         self, title: str, weights: Mapping[str, float], runs: str = "{}", *, constant: float = 0.0, note: str = ""
