@@ -19,6 +19,7 @@ from reproduction.figures import BLUE, FOLDER, MOST_DRAWN, RED, WIDTH, image_lin
 from reproduction.ghosts import BIN, Facts
 from reproduction.measures import difference, summarise_errors
 
+DOUBTFUL_WORDS = "The doubtful images, each with its label, its ghost class and the number of hits"
 LISTS = Path("lists")  # of doubtful images
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
 
@@ -39,7 +40,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
             f"Doubtful images: ghost classes in rows, true classes in columns{brackets}.",
             doubtful_matrix(facts, claim),
         ]
-        pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
+        pictures = (image_line(page, DOUBTFUL_WORDS, file, drawn_by=name) for file in facts["files"])
         parts += [drawn_line(facts), *pictures, changes_table(facts)]
         parts.append(doubtful_list(page, name, facts))
     if not analyses and claim:

@@ -18,6 +18,7 @@ from reproduction.provenance import UNHELD
 from reproduction.records import all_records
 from reproduction.verdicts import (
     AGREES,
+    CAPSNETS_SINCE,
     DIFFERS,
     DIRECTED,
     DOUBTFUL_MARGIN,
@@ -111,9 +112,10 @@ def rule_words(book: Book, ledger: Ledger) -> str:
         "*Undecided*: all else. A difference between networks must have the same verdict by the [mean of the last ten "
         "epochs](results.md#comparisons). Verdicts also count the paper's spread where it gives one.\n\n"
         f"The rule was fixed on {FIXED} (commit 818a752; the margin of speed 85 minutes later); directions are counted "
-        f"since {DIRECTED}. {len(known)} of the {len(records)} runs are of earlier days, and {lost} of these name "
-        f"sources that no commit holds (`--check-sources`). {first_verdict_words(book, ledger)}[All figures]"
-        "(results.md) come from the ledger of runs, other ratios of speed from a [benchmark](../docs/benchmarks.md).\n"
+        f"since {DIRECTED}, CapsNets other than Guo's since {CAPSNETS_SINCE}. {len(known)} of the {len(records)} runs "
+        f"were made before {FIXED}, and {lost} of these name sources that no commit holds (`--check-sources`). "
+        f"{first_verdict_words(book, ledger)}[All figures](results.md) come from the ledger of runs, other ratios of "
+        "speed from a [benchmark](../docs/benchmarks.md).\n"
     )
 
 

@@ -21,6 +21,7 @@ HOLDS, OPEN, REVERSED = "holds", "open", "reversed"
 MARGINS = {"mnist": 0.04, "fashion-mnist": 0.2, "svhn": 0.2, "cifar10": 1.0, "affnist": 1.0}  # percentage points
 GHOST_SHARE_MARGIN, DOUBTFUL_MARGIN, SPEED_MARGIN = 3.0, 20.0, 2.0  # percentage points, images, ratio of speeds
 DIRECTED = "2026-11-19"  # since when directions are counted: commit 803b719
+CAPSNETS_SINCE = "2026-11-20"  # since when published CapsNets other than Guo's are judged
 FIXED = "2026-11-18"  # when the rule and its margins were fixed: commit 818a752, that of speed with 1e55b75
 NOT_RUN = "not run yet"
 Error = Callable[[RunRecord], float]

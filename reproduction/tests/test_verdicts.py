@@ -154,7 +154,7 @@ def test_the_summary_counts_verdicts_directions_and_runs(ledger, tmp_path):
     assert "2 of 15 such statements hold here" in text
     assert "the size agrees; 12 are open (HitNet better than N1, constant rate; HitNet " in text
     assert "Hybrid gain on SVHN), 1 is reversed (HitNet better than Guo's CapsNet on CIFAR-10)." in text
-    assert "11 of the 12 runs are of earlier days, and 1 of these name sources that no commit holds" in text
+    assert "11 of the 12 runs were made before 2026-11-18, and 1 of these name sources that no commit holds" in text
     assert "python -m reproduction table1-constant --ledger mine.jsonl" in text
     assert len(text.splitlines()) < 90
     (line,) = [line for line in text.splitlines() if line.startswith("| HitNet on Fashion-MNIST")]
