@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 from reproduction.book import Page
 from reproduction.claims import Claim
 from reproduction.cost import H200
-from reproduction.measures import Difference, Summary, differs, summarise
+from reproduction.measures import Difference, Summary
 from reproduction.records import RunRecord
 
 NONE = "–"
-MARK = "**≠**"
-ERROR_HEADER = ("", "paper, error %", "here, error % [95 %]", "std", "best", "runs here", "s per model", "missing")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -31,18 +29,15 @@ def beside_claim(ours: float | None, claimed: float | None, digits: int) -> str:
     return f"{number(ours, digits)} ({number(claimed, digits)})"
 
 
-def mean_cell(summary: Summary | None, claim: Claim | None = None, *, of: str = "run") -> str:
-    """Our mean with its interval, marked if the paper's mean lies outside of it; `of` is what the mean is of."""
+def mean_cell(summary: Summary | None, *, of: str = "run") -> str:
+    """Our mean with its interval; `of` is what the mean is of."""
     if summary is None:
         return NONE
     digits = digits_of(summary.mean)
     if summary.interval is None:
         return f"{summary.mean:.{digits}f}, no interval from one {of}"
     low, high = summary.interval
-    text = f"{summary.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-    if claim and claim.mean is not None and differs(summary, claim.mean, half_unit=claim.half_unit):
-        text += f" {MARK}"
-    return text
+    return f"{summary.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def digits_of(error: float) -> int:
@@ -91,26 +86,6 @@ def claim_cell(claim: Claim | None) -> str:
     mean = "about " * claim.about + number(claim.mean, 1 if claim.half_unit > 0.01 else 2)
     best = "" if claim.best is None else f" (best {claim.best:.2f})"
     return mean + best + (" (runs not given)" if claim.runs is None else "")
-
-
-def error_row(page: Page, title: str, name: str, compared: str | None = None) -> list[str]:
-    """A row under ERROR_HEADER for one experiment.
-
-    Args:
-        compared: The experiment whose error in the paper is shown beside it; None: its own.
-    """
-    claim, records = page.book.claims.get(compared or name), page.records(name)
-    summary = summarise(records)
-    figures = [NONE, NONE, NONE]
-    if summary is not None:
-        mean = mean_cell(summary, claim if compared is None else None)
-        figures = [mean, number(summary.std, 3), number(summary.best)]
-    return [title, claim_cell(claim), *figures, runs_cell(page, name), seconds_cell(records), page.missing(name)]
-
-
-def error_table(page: Page, rows: Sequence[tuple[str, str] | tuple[str, str, str]]) -> str:
-    """Errors of several experiments: (title, experiment), or (title, experiment, the paper's experiment beside it)."""
-    return table(ERROR_HEADER, [error_row(page, *row) for row in rows])
 
 
 def tested_on_line(page: Page, name: str) -> str:

@@ -19,6 +19,7 @@ from reproduction.figures import BLUE, FOLDER, MOST_DRAWN, RED, WIDTH, image_lin
 from reproduction.ghosts import BIN, Facts
 from reproduction.measures import difference, summarise_errors
 
+DOUBTFUL_WORDS = "The doubtful images, each with its label, its ghost class and the number of hits"
 LISTS = Path("lists")  # of doubtful images
 Pairs = Counter[tuple[str, str]]  # (true class, ghost class)
 
@@ -39,7 +40,7 @@ def ghosts_section(page: Page, claim: GhostClaim | None = None) -> str:
             f"Doubtful images: ghost classes in rows, true classes in columns{brackets}.",
             doubtful_matrix(facts, claim),
         ]
-        pictures = (image_line(page, "The doubtful images", file, drawn_by=name) for file in facts["files"])
+        pictures = (image_line(page, DOUBTFUL_WORDS, file, drawn_by=name) for file in facts["files"])
         parts += [drawn_line(facts), *pictures, changes_table(facts)]
         parts.append(doubtful_list(page, name, facts))
     if not analyses and claim:
@@ -111,10 +112,24 @@ def epochs_table(analyses: dict[str, Facts]) -> str:
 
 def changes_table(facts: Facts) -> str:
     """How often classes hit, and how many ghosts are those of the last epoch, over the epochs; empty if not known."""
-    rows = [[str(epoch), *(f"{value:.1f}" for value in values)] for epoch, *values in facts.get("over_epochs", ())]
+    rows = [
+        [str(epoch), f"{kept:.1f}", *(f"{hits:.3f}" for hits in (own, ghost, both)), percent_cell(both, ghost)]
+        for epoch, kept, own, ghost, both in facts.get("over_epochs", ())
+    ]
     note = "How often classes hit, and how many images already have the ghost of the last epoch, in %:\n\n"
-    header = ("after epochs", "ghost of the last epoch", "true class hits", "ghost hits", "both hit")
+    header = (
+        "after epochs",
+        "ghost of the last epoch",
+        "true class hits",
+        "ghost hits",
+        "both hit",
+        "both, of ghost hits",
+    )
     return note + table(header, rows) if rows else ""
+
+
+def percent_cell(count: float, total: float) -> str:
+    return f"{100 * count / total:.0f}" if total else NONE
 
 
 def agreed_share(facts: Facts) -> str:

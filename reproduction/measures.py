@@ -115,10 +115,3 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
     if min(len(first), len(second)) < 2:
         return None
     return contrast([(1, Sample.of(first)), (-1, Sample.of(second))])
-
-
-def differs(summary: Summary, value: float, *, half_unit: float) -> bool | None:
-    """Whether a published mean, known to ± half_unit, lies outside our interval; None without an interval."""
-    if summary.margin is None:
-        return None
-    return abs(summary.mean - value) > summary.margin + half_unit

@@ -11,23 +11,24 @@ from pathlib import Path
 from hitnet import HitNetError
 from hitnet.runtime import write_text
 from reproduction.book import Book, Page, Result, completion
-from reproduction.cells import MARK, NONE, table
+from reproduction.cells import NONE, table
 from reproduction.cost import H200, Costs, duration_text
 from reproduction.ledger import RUN, Ledger
 from reproduction.provenance import source_root
 from reproduction.records import all_records, diverged_runs, short_runs
+from reproduction.verdicts import DIFFERS
 
 PAGE, DISCUSSION = "results.md", "discussion"
-HEAD = f"""# The paper's results, in detail
+HEAD = """# The paper's results, in detail
 
 The [summary](README.md) says what was reproduced. `python -m reproduction --render` writes both pages from the ledger
-of runs (`{{ledger}}`). To change them, make runs: `python -m reproduction NAME`.
+of runs (`{ledger}`). To change them, make runs: `python -m reproduction NAME`.
 
 - An error is the percentage of wrong test images at the end of training; no epoch is chosen by its test error.
 - "std" is the standard deviation between runs (n − 1). "Irregularity" is the standard deviation of the last 100
   epochs' errors, averaged over the runs. Both are in percentage points, which is how we read the paper's "× 10⁻²".
-- [a, b] is the 95 % confidence interval of the mean (Student's t). {MARK} marks a published mean outside this
-  interval, after allowing for its rounding; the spread of the paper's runs is not taken into account.
+- [a, b] is the 95 % confidence interval of the mean (Student's t). The word after it is the verdict by the
+  [summary's rule](README.md#the-rule).
 - The paper's figures are means of 20 runs unless stated otherwise. "Runs here" counts ours, of those planned.
 - The name of an experiment says which batch-norm its networks have: "shared" (n statistics, which all classes share;
   the paper's, as we read it), "each" (K·n statistics) or "class" (K statistics). See [readings](#readings).
@@ -35,7 +36,7 @@ of runs (`{{ledger}}`). To change them, make runs: `python -m reproduction NAME`
   equally; their number is in brackets. Few networks do not fill a GPU, so compare only times with the same number.
 - Times of missing runs are estimates for one NVIDIA H200, from measured speeds; `python -m reproduction --list` shows
   those of your machine.
-{{precision}}"""
+{precision}"""
 
 
 def write_page(book: Book, ledger: Ledger, folder: str | Path) -> Path:
@@ -101,9 +102,10 @@ def comparisons_section(book: Book, ledger: Ledger) -> str:
     header = ("A is better than B", "paper", "last epoch", "mean of the last ten epochs", "size", "direction")
     return (
         "## comparisons\nThe [summary](README.md)'s differences between networks, in percentage points, with 95 % "
-        "intervals. Runs that learned nothing are left out of the figures shown, and count in size and direction. "
-        "Both must follow from the last epoch and from the last ten; else they are undecided and open.\n\n"
-        + table(header, rows)
+        "intervals. Runs that learned nothing count; round brackets give the figure without them. Size and direction "
+        "must follow from the last epoch and from the last ten; else they are undecided and open. Against a published "
+        "CapsNet, the size differs as much as HitNet's error does, because CapsNet's figure is the same for us and for "
+        "the paper.\n\n" + table(header, rows)
     )
 
 
@@ -111,7 +113,7 @@ def section(page: Page) -> str:
     """A result's section: heading, tables and figures, discussion."""
     result = page.result
     body, words = result.section(page), discussion(page.folder, result)
-    if words is None and MARK in body:
+    if words is None and f", {DIFFERS} |" in body:
         place = f"`{DISCUSSION}/{result.name}.md` beside this page"
         words = f"*This difference is not discussed yet; write the discussion in {place}.*\n"
     heading = f"## {result.name}\n{result.title} ({result.where}).\n\n"

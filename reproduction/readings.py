@@ -105,7 +105,7 @@ def arm_row(page: Page, arm: Experiment) -> list[str]:
         f"{arm.name}: {arm.reading}",
         str(arm.arm_of),
         claim_cell(claim),
-        mean_cell(summary, claim),
+        mean_cell(summary),
         number(summary.std if summary else None, 3),
         number(summary.irregularity if summary else None, 3),
         number(summary.best if summary else None),

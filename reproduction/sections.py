@@ -11,12 +11,9 @@ from hitnet.losses import MISS_WEIGHT
 from reproduction.beyond import OUR_TEACHER, RESNET9_DATA
 from reproduction.book import TEACHER_SEED, Page
 from reproduction.cells import (
-    ERROR_HEADER,
     NONE,
     beside_claim,
     change_cell,
-    error_row,
-    error_table,
     mean_cell,
     number,
     runs_cell,
@@ -26,6 +23,7 @@ from reproduction.cells import (
 )
 from reproduction.claims import CAPSNET_ELSEWHERE, CAPSNET_SLOWER, WAN, Claim
 from reproduction.committees import committee_errors
+from reproduction.error_rows import ERROR_HEADER, error_row, error_table, judged_mean
 from reproduction.experiments import COMMITTEE, TITLES, Experiment
 from reproduction.measures import difference, summarise, summarise_errors
 from reproduction.records import AVERAGED_EPOCHS, RunRecord
@@ -99,7 +97,7 @@ def table1_row(page: Page, title: str, name: str, rate: str) -> list[str]:
     if summary is not None:
         ours, std = summary.irregularity if constant else summary.best, summary.std
     spread = [beside_claim(std, claim.std, 3), beside_claim(ours, claimed, 3 if constant else 2)]
-    return [title, number(claim.mean), mean_cell(summary, claim), *spread, *error_row(page, title, name)[5:]]
+    return [title, number(claim.mean), judged_mean(page, name), *spread, *error_row(page, title, name)[5:]]
 
 
 def squash(page: Page) -> str:
@@ -220,9 +218,9 @@ def committee_row(page: Page, title: str, name: str) -> list[str]:
     return [
         title,
         number(single.mean if single else None),
-        mean_cell(summarise(records), single),
+        mean_cell(summarise(records)),
         number(together.mean if together else None),
-        mean_cell(errors, together, of="committee"),
+        mean_cell(errors, of="committee"),
         f"{errors.runs if errors else 0} of {experiment.committees}",
         runs_cell(page, name),
         seconds_cell(records),

@@ -20,6 +20,8 @@ AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "undecided"
 HOLDS, OPEN, REVERSED = "holds", "open", "reversed"
 MARGINS = {"mnist": 0.04, "fashion-mnist": 0.2, "svhn": 0.2, "cifar10": 1.0, "affnist": 1.0}  # percentage points
 GHOST_SHARE_MARGIN, DOUBTFUL_MARGIN, SPEED_MARGIN = 3.0, 20.0, 2.0  # percentage points, images, ratio of speeds
+DIRECTED = "2026-11-19"  # since when directions are counted: commit 803b719
+CAPSNETS_SINCE = "2026-11-20"  # since when published CapsNets other than Guo's are judged
 FIXED = "2026-11-18"  # when the rule and its margins were fixed: commit 818a752, that of speed with 1e55b75
 NOT_RUN = "not run yet"
 Error = Callable[[RunRecord], float]
@@ -50,13 +52,19 @@ def same(words: set[str], otherwise: str) -> str:
 
 @dataclass(frozen=True)
 class Judge:
-    """Finds results in a ledger."""
+    """Finds results in a ledger; with a date, by the runs and analyses that were made before it."""
 
     book: Book
     ledger: Ledger
+    before: str = ""
 
     def runs(self, name: str) -> list[RunRecord]:
-        return [run for _, run in sorted(full_runs(self.ledger, self.book.experiments[name]).items())]
+        records = full_runs(self.ledger, self.book.experiments[name])
+        return [run for _, run in sorted(records.items()) if self.counts(run.date)]
+
+    def counts(self, date: str) -> bool:
+        """Whether what was made on this day counts."""
+        return not self.before or date < self.before
 
     def claim(self, name: str) -> Sample:
         """What the paper says of an experiment."""
@@ -82,27 +90,35 @@ class Judge:
         return contrast([*ours, *((-weight, self.claim(name)) for name, weight in weights.items())])
 
     def margin(self, weights: Mapping[str, float]) -> float:
-        return MARGINS[self.book.experiments[next(iter(weights))].data]
+        """The data set's margin; on one without a margin, no difference is small."""
+        return MARGINS.get(self.book.experiments[next(iter(weights))].data, 0.0)
 
-    def learned_words(self, weights: Mapping[str, float], error: Error, constant: float) -> str:
-        """Our figure by the runs that learned something, and how many did not."""
-        figure, rest = self.figure(weights, error, constant, learned=True), ""
-        for name in weights:
-            runs = self.runs(name)
-            idle = sum(not run.learned for run in runs)
-            rest += f" without {idle} of {len(runs)} runs, which learned nothing" * bool(idle)
-        return interval(figure) + rest if figure else NOT_RUN
+    def error_verdict(self, name: str) -> str:
+        return verdict(self.against_paper({name: 1.0}, last_error), self.margin({name: 1.0}))
+
+    def figure_words(self, weights: Mapping[str, float], error: Error, constant: float) -> str:
+        """Our figure by all runs and, where some learned nothing, by the others."""
+        figure, learned = (self.figure(weights, error, constant, learned=only) for only in (False, True))
+        if figure is None:
+            return NOT_RUN
+        runs = [run for name in weights for run in self.runs(name)]
+        idle = sum(not run.learned for run in runs)
+        if not idle or learned is None:
+            return interval(figure)
+        which = f"{idle} run that" if idle == 1 else f"{idle} runs that"
+        return f"{interval(figure)} ({interval(learned)} without {which} learned nothing)"
 
     def error(self, title: str, name: str, note: str = "") -> Finding:
         """A mean error."""
-        claim, weights = self.book.claims[name], {name: 1.0}
+        claim = self.book.claims[name]
         paper = "about " * claim.about + number(claim.mean, 1 if claim.half_unit > 0.01 else 2) + " %"
-        ours = self.figure(weights, last_error)
+        ours = self.figure({name: 1.0}, last_error)
         shown = NOT_RUN if ours is None else f"{interval(ours)} %"
-        judged = verdict(self.against_paper(weights, last_error), self.margin(weights))
-        return Finding(title, paper, shown, str(len(self.runs(name))), judged, note)
+        return Finding(title, paper, shown, str(len(self.runs(name))), self.error_verdict(name), note)
 
-    def networks(self, title: str, weights: Mapping[str, float], runs: str = "{}", *, constant: float = 0.0) -> Finding:
+    def networks(
+        self, title: str, weights: Mapping[str, float], runs: str = "{}", *, constant: float = 0.0, note: str = ""
+    ) -> Finding:
         """A difference between networks: by the last epoch and by the mean of the last ten.
 
         Both must lead to the same verdict, and to the same direction.
@@ -114,13 +130,14 @@ class Judge:
         claims = {name: self.book.claims[name].mean or 0.0 for name in weights}
         paper = sum(weight * claims[name] for name, weight in weights.items()) + constant
         errors = last_error, mean_error
-        last, last_ten = (self.learned_words(weights, error, constant) for error in errors)
+        last, last_ten = (self.figure_words(weights, error, constant) for error in errors)
         return Finding(
             title,
             f"{paper:.2f}",
             last,
             runs.format(*(len(self.runs(name)) for name in weights)),
             same({verdict(self.against_paper(weights, error), self.margin(weights)) for error in errors}, UNDECIDED),
+            note,
             direction=same({direction(self.figure(weights, error, constant)) for error in errors}, OPEN),
             last_ten=last_ten,
         )

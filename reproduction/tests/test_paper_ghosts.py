@@ -245,7 +245,7 @@ def test_ghosts_beside_the_papers(section, ledger, tmp_path):
     ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-250", tuple(range(20)), longer))
     text = section("ghosts-mnist")
     assert table_row(text, "doubtful images")[1:] == ["71", "2", "–", "–", "2"]
-    assert table_row(text, "10")[1:] == ["71.1", "99.0", "1.5", "1.2"]
+    assert table_row(text, "10")[1:] == ["71.1", "99.000", "1.500", "1.250", "83"]
     assert table_row(text, "mnist-ghosts-shared-250, 10")[1:] == ["12,000 (20 %)", "40"]
     assert "| mnist-ghosts-shared-250, 250 |" not in text  # the counts of the end stand above
 

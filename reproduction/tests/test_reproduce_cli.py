@@ -150,7 +150,12 @@ def test_the_readme_counts_the_verdicts():
     page = (LABORATORY / "README.md").read_text(encoding="utf-8")  # which the test above compares with the ledger
     counted = r"Of (\d+) results .*?\*\*(\d+ agree, \d+ differ, \d+ are undecided)"
     results, verdicts = re.search(counted, page).groups()
-    assert f"Of {results} results, {verdicts}" in (LABORATORY.parent / "README.md").read_text(encoding="utf-8")
+    directed = r"(\d+) of (\d+) such statements hold .*?(\d+ (?:is|are) open) .*? (\d+ (?:is|are) reversed)"
+    hold, statements, still_open, reversed_here = re.search(directed, page).groups()
+    readme = " ".join((LABORATORY.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"Of {results} results, {verdicts}" in readme
+    assert f"Of {statements} statements that A is better than B, {hold} hold here beyond chance" in readme
+    assert f"{still_open} and {reversed_here}" in readme
 
 
 def test_every_discussion_belongs_to_a_result():

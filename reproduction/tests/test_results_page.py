@@ -27,17 +27,17 @@ def test_statistics_in_the_table(page, book, ledger):
         add(ledger, toy, seed, record(toy, [9, wrong]))
     cells = table_row(page(), "Toy")
     # 25 % and 50 %: mean 37.5, standard deviation 17.68, interval ± 12.706 · 17.68 / √2
-    assert cells[2] == "37.50 [-121.33, 196.33]"
+    assert cells[2] == "37.50 [-121.33, 196.33], undecided"
     assert cells[3:7] == ["17.678", "25.00", "2 of 3", "2.0 (1) on cpu (toy, 1 threads)"]
     assert cells[7].startswith("1 takes")
 
 
-def test_a_difference_is_marked_and_asks_for_a_discussion(page, book, ledger, tmp_path):
+def test_a_difference_is_named_and_asks_for_a_discussion(page, book, ledger, tmp_path):
     toy = book.experiments["toy"]
     for seed in range(3):
         add(ledger, toy, seed, record(toy, [9, 3]))
     text = page()
-    assert table_row(text, "Toy")[2] == "25.00 [25.00, 25.00] **≠**"
+    assert table_row(text, "Toy")[2] == "25.00 [25.00, 25.00], differs"
     assert "`discussion/toy-table.md` beside this page" in text
     words = tmp_path / "pages/discussion/toy-table.md"
     words.parent.mkdir()
@@ -55,7 +55,7 @@ def test_a_discussion_that_is_not_text_is_named(page, tmp_path):
         page()
 
 
-def test_one_run_has_no_interval_and_is_not_marked(page, book, ledger):
+def test_one_run_has_no_interval_and_no_verdict(page, book, ledger):
     add(ledger, book.experiments["toy"], 0)
     cells = table_row(page(), "Toy")
     assert cells[2] == "8.33, no interval from one run"

@@ -100,7 +100,8 @@ def test_a_run_that_learned_nothing_counts_and_is_named(ledger):
     row = found(ledger, "HitNet better than N2 ")
     welch = stats.ttest_ind([0.6, 0.7], [0.37, 0.38, 0.39], equal_var=False).confidence_interval()
     figure = f"0.270 [{welch.low:.3f}, {welch.high:.3f}]"
-    assert row.ours == f"{figure} without 1 of 3 runs, which learned nothing"
+    assert row.ours.startswith("29.60 [")  # by all runs, as the verdict
+    assert row.ours.endswith(f" ({figure} without 1 run that learned nothing)")
     assert (row.verdict, row.direction) == (UNDECIDED, OPEN)
 
 
@@ -112,10 +113,20 @@ def test_guos_capsnet_is_beaten_or_not(ledger):
     assert (row.verdict, row.direction) == (DIFFERS, REVERSED)
 
 
-def ghost_facts(agreed, doubtful):
+def test_other_published_capsnets_are_beaten_or_not(ledger):
+    fill(ledger, "fashion-shared", [800, 801, 802])
+    row = found(ledger, "HitNet better than Liao")
+    assert row.ours.startswith("1.39 [")
+    assert (row.verdict, row.direction, row.note) == (DIFFERS, HOLDS, "")
+    assert found(ledger, "HitNet better than Sabour").note == "(affNIST: not the paper's test images)"
+    published = [row.paper for row in all_findings(ledger) if "'s CapsNet on" in row.result]
+    assert published == ["0.51", "3.48", "1.70", "3.44", "4.03"]
+
+
+def ghost_facts(agreed, doubtful, date="2026-11-18"):
     rows = [[i, "3", "5", 12, 0.05] for i in range(doubtful)]
     facts = {"images": 60_000, "agreement": [[1, agreed]], "doubtful": rows, "epochs": 60, "files": []}
-    return facts | {"weights": ["w"] * 20}
+    return facts | {"weights": ["w"] * 20, "date": date}
 
 
 def test_ghosts_are_decided_by_several_groups(ledger):
@@ -139,10 +150,11 @@ def test_the_summary_counts_verdicts_directions_and_runs(ledger, tmp_path):
     text = write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8").replace("\u00a0", " ")
     rows = all_findings(ledger)
     assert f"Of {len(rows)} results" in text
-    assert f"**1 agree, 4 differ, {len(rows) - 5} are undecided.**" in text
-    assert "0 of 11 such statements hold here" in text
-    assert "open: 10, reversed: 1 (HitNet better than Guo's CapsNet on CIFAR-10)" in text
-    assert "11 of the 12 runs are of earlier days, and 1 of these name sources that no commit holds" in text
+    assert f"**1 agree, 6 differ, {len(rows) - 7} are undecided.**" in text
+    assert "2 of 15 such statements hold here" in text
+    assert "the size agrees; 12 are open (HitNet better than N1, constant rate; HitNet " in text
+    assert "Hybrid gain on SVHN), 1 is reversed (HitNet better than Guo's CapsNet on CIFAR-10)." in text
+    assert "11 of the 12 runs were made before 2026-11-18, and 1 of these name sources that no commit holds" in text
     assert "python -m reproduction table1-constant --ledger mine.jsonl" in text
     assert len(text.splitlines()) < 90
     (line,) = [line for line in text.splitlines() if line.startswith("| HitNet on Fashion-MNIST")]
@@ -154,6 +166,23 @@ def test_the_summary_counts_verdicts_directions_and_runs(ledger, tmp_path):
     page = write_page(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
     guo = table_row(page, "HitNet better than Guo's CapsNet on CIFAR-10")
     assert (guo[2][:8], guo[3][:8], *guo[4:]) == ("-0.800 [", "-0.800 [", DIFFERS, REVERSED)
+
+
+def test_first_verdicts_are_told_where_more_runs_followed(ledger, tmp_path):
+    fill(ledger, "fashion-shared", [770, 771])
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared", tuple(range(20)), ghost_facts(16_800, 70)))
+    assert "first verdict" not in write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
+    fashion = PAPER.experiments["fashion-shared"]
+    add(ledger, fashion, 2, record(fashion, [790] * 250, date="2026-11-18"))
+    third = ghost_facts(16_860, 71, "2026-11-19")
+    ledger.add(Entry(ANALYSIS, "mnist-ghosts-shared-third", tuple(range(40, 60)), third))
+    text = write_summary(PAPER, ledger, tmp_path).read_text(encoding="utf-8")
+    assert "“HitNet on Fashion-MNIST” (agrees with 2: 7.71 [7.64, 7.77] %)" in text
+    assert "same ghost class” (undecided with 1 group of 20: 28 %)" in text
+
+
+def test_ghosts_of_svhn_say_what_is_planned(ledger):
+    assert found(ledger, "Doubtful images of SVHN").note.startswith("(250 epochs planned: 0 of 20 runs made, ")
 
 
 def test_notes_stand_once_below_the_verdicts_of_a_row():

@@ -8,9 +8,9 @@ from pathlib import Path
 from hitnet.data import open_data, save_npz
 from hitnet.runtime import pick_device
 from reproduction import Book, Experiment, Ledger, Result
-from reproduction.cells import error_table
 from reproduction.claims import Claim
 from reproduction.cost import device_name
+from reproduction.error_rows import error_table
 from reproduction.figures import draw_prototypes, picture_section
 from reproduction.ghost_sections import ghosts_section
 from reproduction.ledger import RUN, SHORT, Entry
