@@ -173,7 +173,7 @@ def commands(book: Book) -> str:
 
 
 def pictures(book: Book, ledger: Ledger, folder: Path) -> str:
-    """Two pictures, where they are drawn, each with the networks that it shows."""
+    """Three pictures, where they are drawn, each with the networks that it shows."""
     ghosts = "mnist-ghosts-shared"
     drawn = [
         (
@@ -190,9 +190,13 @@ def pictures(book: Book, ledger: Ledger, folder: Path) -> str:
         )
         for entry in ledger.select(ANALYSIS, ghosts)
     ]
+    prototypes = book.results["prototypes"].picture(ledger) if "prototypes" in book.results else None
+    if prototypes is not None:
+        title = f"Prototypes of the digits: what the decoder makes of the centre ({prototypes.experiment})"
+        drawn.append(("Ten blurred digits, from 0 to 9", title, prototypes.facts["files"]))
     shown = [
         f"![{content}]({files[0]})\n\n*{title}.*"
         for content, title, files in drawn
         if files and (folder / files[0]).is_file()
     ]
-    return "\n\n".join(["## Two pictures", *shown]) + "\n" if shown else ""
+    return "\n\n".join(["## Three pictures", *shown]) + "\n" if shown else ""

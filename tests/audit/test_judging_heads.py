@@ -134,11 +134,11 @@ def test_a_second_audit_of_files_computes_nothing_again(backbone, tmp_path, deco
     first, second = Counting(), Counting()
     result = audit(folder, quick(backbone), progress=first)
     assert len(decoded) == 60
-    assert (first.planned, first.steps) == ([60, 120], 180)  # images, then steps of two kinds of heads
+    assert (first.planned, first.steps) == ([60, 60, 120, 2], 242)  # features, neighbours, two kinds of heads, results
     assert sorted(int(path[-7:-4]) for path in result.table["path"][:3]) == WRONG
     again = audit(folder, quick(backbone), progress=second)
     assert len(decoded) == 60
-    assert second.steps == 180
+    assert second.steps == 242
     pd.testing.assert_frame_equal(again.table, result.table)
     write_images(tmp_path / "photos", colour_images(63, seed=0))  # the images with right labels again, and three more
     audit(folder, quick(backbone))
@@ -171,7 +171,7 @@ def test_progress_counts_the_images(backbone, tmp_path, decoded, monkeypatch):
     progress = Counting()
     result = audit(hitnet.open_data(folder, flip=True), quick(backbone), progress=progress)
     assert len(decoded) == 60
-    assert (progress.planned, progress.steps) == ([60, 120], 180)
+    assert (progress.planned, progress.steps) == ([60, 60, 120, 2], 242)
     assert sorted(int(path[-7:-4]) for path in result.table["path"][:3]) == WRONG
     in_memory = audit(replace(mislabelled(), flip=True), quick(backbone))
     assert worst(in_memory) == WRONG
