@@ -5,7 +5,7 @@ A picture is drawn once from a run folder, kept as a file, and named in the ledg
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ TRAVERSED_CLASS = 3  # any would do: the paper speaks of all
 # The paper does not say how far it modifies capsules: a noise of m/√n is our reading, from its section on generation.
 AUGMENTED_EXAMPLES, AUGMENTATION_STRENGTH = 2, 1.0
 REBUILT_PER_CLASS = 2
+Cell = tuple[int, int]  # column and row of a grid
 
 
 def curves_section(page: Page) -> str:
@@ -87,18 +88,27 @@ def network_section(page: Page) -> str:
     rows, columns = config.num_classes, config.capsule_dim
     sizes = [" × ".join(map(str, size)) for size in layer_sizes(Network(config))]
     first, second, _, *decoder = sizes
-    words = (
-        f"image\n{' × '.join(map(str, config.in_shape))}",
-        f"convolution\n9 × 9, ReLU\n{first}",
-        f"convolution\n9 × 9, step 2, ReLU\n{second}",
-        f"fully connected,\nbatch-norm, sigmoid\n{rows} capsules of {columns}",
-        f"distance to\n(0.5, …, 0.5)\n{rows}: nearest wins",
-    )
-    back = ("all capsules but\nthe true one → 0", *(f"fully connected\n{size}" for size in decoder), "image rebuilt")
-    plots.save([boxes_figure(words, back)], page.folder / NETWORK_FILE)
+    last = decoder.pop()
+    texts = {
+        (0, 0): f"image\n{' × '.join(map(str, config.in_shape))}",
+        (1, 0): f"convolution\n9 × 9, ReLU\n{first}",
+        (2, 0): f"convolution\n9 × 9, step 2, ReLU\n{second}",
+        (3, 0): f"Hit-or-Miss layer:\nfully connected,\nbatch-norm, sigmoid\n{rows} capsules of {columns}",
+        (4, 0): f"distance to the\ncentre (0.5, …, 0.5)\n{rows}: nearest wins",
+        (3, 1): "all capsules but\nthe true one → 0",
+        **{(2 - i, 1): f"fully connected\n{size}" for i, size in enumerate(decoder)},
+        (0, 1): f"fully connected\n{last}: image rebuilt",
+        (4, 1): "centripetal loss",
+        (4, 2): "ghost: the nearest\nwrong class has\nno loss",
+        (0, 2): "prototype: what is\nrebuilt of the centre",
+    }
+    arrows = [((i, 0), (i + 1, 0)) for i in range(4)] + [((i + 1, 1), (i, 1)) for i in range(3)]
+    arrows += [((3, 0), (3, 1)), ((4, 0), (4, 1)), ((4, 2), (4, 1)), ((0, 1), (0, 2))]
+    plots.save([boxes_figure(texts, arrows, red=((3, 0), (4, 1), (4, 2), (0, 2)))], page.folder / NETWORK_FILE)
     return (
         f"![The network]({NETWORK_FILE.as_posix()})\n\nAbove: from an image to its class. Below: the decoder, from the "
-        "capsule of the true class to an image. The sizes are read off the network on images of MNIST.\n"
+        "capsule of the true class to an image. Red: what the paper adds. The sizes are read off the network on images "
+        "of MNIST.\n"
     )
 
 
@@ -117,20 +127,22 @@ def layer_sizes(network: Network) -> list[tuple[int, ...]]:
     return sizes
 
 
-def boxes_figure(*rows: tuple[str, ...]) -> Figure:
-    """Rows of boxes with text, each box with an arrow from the one before it."""
+def boxes_figure(texts: dict[Cell, str], arrows: Sequence[tuple[Cell, Cell]], *, red: Sequence[Cell]) -> Figure:
+    """Boxes with text at cells (column, row) of a grid, some of them red, and arrows between them."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, 0.8 * len(rows)), facecolor="white")
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0, 1), ylim=(0, len(rows)))
+    columns, rows = (max(cell[axis] for cell in texts) + 1 for axis in (0, 1))
+    figure = Figure(figsize=(WIDTH, 0.9 * rows), facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
     axes.axis("off")
-    for row, words in enumerate(rows):
-        for column, text in enumerate(words):
-            place = (column + 0.5) / len(words), len(rows) - row - 0.5
-            look = {"boxstyle": "round", "facecolor": "white", "edgecolor": BLUE}
-            axes.text(*place, text, ha="center", va="center", fontsize=6.5, bbox=look)
-            if column:
-                axes.text(column / len(words), place[1], "→", ha="center", va="center", color=RED)
+    boxes = {}
+    for cell, text in texts.items():
+        look = {"boxstyle": "round", "facecolor": "white", "edgecolor": RED if cell in red else BLUE}
+        boxes[cell] = axes.text(*cell, text, ha="center", va="center", fontsize=6.5, bbox=look)
+    for start, end in arrows:
+        how = {"arrowstyle": "->", "color": RED if {start, end} & {*red} else BLUE}
+        patches = {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
+        axes.annotate("", xy=end, xytext=start, arrowprops=how | patches)
     return figure
 
 
