@@ -135,7 +135,7 @@ class OnePass:
                 written.result()
 
     def _shards(self, parts: Iterator[Tensor]) -> Iterator[tuple[list[bytes], Tensor]]:
-        """The keys and the features of so many images as are kept together."""
+        """The keys and the features of the images that are kept in one file."""
         keys, rows = list[bytes](), list[Tensor]()
         for part in parts:
             sound = []

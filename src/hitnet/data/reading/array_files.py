@@ -130,9 +130,9 @@ def _parquet(path: AnyPath, largest: int) -> Iterator[Any]:
 def read_numbers(paths: Sequence[Path], keys: Collection[str]) -> tuple[Array, Array, str]:
     """Columns of numbers (N, D) of Parquet files, the first of the columns `keys` (N,) that they have, and its name.
 
-    A column of lists of numbers, all of one length, counts as so many columns. Numbers are float16 if they are so in
-    all files, else float32. They are read into one array, some rows and columns at a time; raises HitNetError, before
-    memory is taken, if there is none for it.
+    A column of lists, all of one length, counts as one column for each number of a list. Numbers are float16 if they
+    are so in all files, else float32. They are read into one array, some rows and columns at a time; raises
+    HitNetError, before memory is taken, if there is none for it.
     """
     abouts = [_about_numbers(path, keys) for path in paths]
     first = next((place for place, about in enumerate(abouts) if about[0]), 0)  # a part may be empty
@@ -180,7 +180,7 @@ def _uneven(path: Path, name: str, width: int) -> HitNetError:
 
 
 def _together(widths: dict[str, int], rows: int, key: str) -> Iterator[list[str]]:
-    """The names of columns that are read at once, of so many rows: few are many numbers."""
+    """The names of columns that are read at once: few columns where rows are many."""
     together, cells = [key], rows
     for name, width in widths.items():
         cells += width * rows
